@@ -8,7 +8,7 @@ from pathlib import Path
 
 import vcr
 
-from dragoman.cli.io import demo_script
+from dragoman.cli import demo
 from dragoman.session import Session
 from dragoman.testing.cassettes import vcrpy
 
@@ -18,19 +18,17 @@ SERVER = "llama-server"
 def main(origin: str) -> None:
     recorder = vcr.VCR(**vcrpy.config(), record_mode="all")
     vcrpy.register(recorder, server=SERVER)
-    target = Path(__file__).parent / demo_script.CASSETTE
+    target = Path(__file__).parent / demo.CASSETTE
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
-    first, *others = demo_script.RECORDED_PARTS
+    first, *others = demo.RECORDED_PARTS
     providers = {
-        part.provider: {"api_key": "recorded", "base_url": origin + demo_script.BASE_PATHS[part.provider]}
-        for part in demo_script.RECORDED_PARTS
+        part.provider: {"api_key": "recorded", "base_url": origin + demo.BASE_PATHS[part.provider]}
+        for part in demo.RECORDED_PARTS
     }
     with (
         recorder.use_cassette(str(target)),
-        Session(
-            first.model, tools=demo_script.TOOLS, providers=providers, new_id=demo_script.sequential_ids()
-        ) as session,
+        Session(first.model, tools=demo.TOOLS, providers=providers, new_id=demo.sequential_ids()) as session,
     ):
         for part in (first, *others):
             if session.model != part.model:

@@ -9,8 +9,9 @@ It has the names that most programs type. `dragoman.errors` has all errors, `dra
 name is in the package of its subject: `dragoman.policy`, `dragoman.routing`, `dragoman.formats` and so on.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from dragoman.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
@@ -201,23 +202,15 @@ _EXPORTS = {
         "tool",
     ),
 }
-_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 
 __version__: str
 
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
+    _load, __dir__ = lazy_names(globals(), _EXPORTS)
 
     def __getattr__(name: str) -> Any:
         if name == "__version__":
             from importlib.metadata import version
 
             return version(__name__)
-        if name not in _MODULE_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+        return _load(name)

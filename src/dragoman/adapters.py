@@ -4,12 +4,13 @@ Content, messages and events have modules of their own: `dragoman.blocks`, `drag
 `dragoman.errors`. Each name is loaded when it is first used.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dragoman.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from dragoman.adapter.context import RequestContext
-    from dragoman.adapter.contract import Adapter, Endpoint, WireAdapter
+    from dragoman.adapter.contract import Adapter, Endpoint
     from dragoman.adapter.facts.capabilities import (
         AdapterCapabilities,
         ModelTable,
@@ -28,14 +29,12 @@ if TYPE_CHECKING:
     from dragoman.adapter.replies.stream_decoder import StreamDecoder
     from dragoman.adapter.replies.usage_reader import UsageReader
     from dragoman.adapter.requests.block_fields import BlockField
-    from dragoman.adapter.requests.option_support import record_cache_hint_loss, tool_choice
-    from dragoman.adapter.requests.option_table import OptionTable
-    from dragoman.adapter.requests.projection import Target
-    from dragoman.adapter.requests.request_builder import RequestBuilder
+    from dragoman.adapter.requests.option_table import OptionTable, record_cache_hint_loss, tool_choice
+    from dragoman.adapter.requests.request_builder import RequestBuilder, Target, fit_tool_schemas
     from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
-    from dragoman.adapter.requests.schemas import fit_tool_schemas
     from dragoman.adapter.requests.turns import Turn
     from dragoman.adapter.wire import Headers, WireChunk, WireRequest, WireResponse
+    from dragoman.adapter.wire_adapter import WireAdapter
     from dragoman.adapter.wirejson import dumps, loads_object, parse_arguments
     from dragoman.canonical.tools import ToolDefinition
 
@@ -89,7 +88,7 @@ __all__ = [
 ]
 
 _EXPORTS = {
-    "adapter.contract": ("Adapter", "Endpoint", "WireAdapter"),
+    "adapter.contract": ("Adapter", "Endpoint"),
     "adapter.context": ("RequestContext",),
     "adapter.facts.capabilities": (
         "AdapterCapabilities", "ModelTable", "SchemaRule", "Support", "ThinkingPolicy", "ToolIdRule", "ToolNameRule",
@@ -103,29 +102,15 @@ _EXPORTS = {
     "adapter.replies.stream_decoder": ("StreamDecoder",),
     "adapter.replies.usage_reader": ("UsageReader",),
     "adapter.requests.block_fields": ("BlockField",),
-    "adapter.requests.option_support": ("record_cache_hint_loss", "tool_choice"),
-    "adapter.requests.option_table": ("OptionTable",),
-    "adapter.requests.projection": ("Target",),
-    "adapter.requests.request_builder": ("RequestBuilder",),
+    "adapter.requests.option_table": ("OptionTable", "record_cache_hint_loss", "tool_choice"),
+    "adapter.requests.request_builder": ("RequestBuilder", "Target", "fit_tool_schemas"),
     "adapter.requests.request_reader": ("HistoryReader", "extra_fields"),
-    "adapter.requests.schemas": ("fit_tool_schemas",),
     "adapter.requests.turns": ("Turn",),
     "adapter.wire": ("Headers", "WireChunk", "WireRequest", "WireResponse"),
+    "adapter.wire_adapter": ("WireAdapter",),
     "adapter.wirejson": ("dumps", "loads_object", "parse_arguments"),
     "canonical.tools": ("ToolDefinition",),
 }  # fmt: skip
-_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
-
 
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
-
-    def __getattr__(name: str) -> Any:
-        if name not in _MODULE_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"dragoman.{_MODULE_OF[name]}"), name)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = lazy_names(globals(), _EXPORTS)

@@ -75,8 +75,9 @@ Messages never hold a key; the provider's own text is masked and truncated. Each
 Those of an optional part, such as the store, need its extra, and raise `MissingExtraError` without it.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dragoman.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from dragoman.adapter.errors import (
@@ -126,7 +127,7 @@ if TYPE_CHECKING:
     )
     from dragoman.canonical.message_view.parts import UnknownPartError
     from dragoman.formats.errors import FormatError, MessageBodyError, NotFetchedError
-    from dragoman.limits.errors import LimitReachedError, LimitsUnavailableError
+    from dragoman.limits.reservation import LimitReachedError, LimitsUnavailableError
     from dragoman.output.errors import OutputError, OutputTypeError
     from dragoman.policy.errors import DeclassificationError, PolicyDeniedError, PolicyError, TierViolation
     from dragoman.store.errors import (
@@ -268,7 +269,7 @@ _EXPORTS = {
         "MessageBodyError",
         "NotFetchedError",
     ),
-    "limits.errors": (
+    "limits.reservation": (
         "LimitReachedError",
         "LimitsUnavailableError",
     ),
@@ -298,17 +299,6 @@ _EXPORTS = {
     "tools.mcp": ("McpToolError",),
     "transport.fetch": ("FetchError",),
 }
-_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
-
-    def __getattr__(name: str) -> Any:
-        if name not in _MODULE_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"dragoman.{_MODULE_OF[name]}"), name)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = lazy_names(globals(), _EXPORTS)

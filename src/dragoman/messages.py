@@ -12,7 +12,7 @@ from dragoman.canonical.message import (
     read_message,
     write_message,
 )
-from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
+from dragoman.canonical.message_fields import RoutingDecisionRecord, RoutingMode
 from dragoman.canonical.rules import check
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 

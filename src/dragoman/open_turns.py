@@ -55,7 +55,7 @@ class OpenTurn:
     attempts: tuple[FailedAttempt, ...] = ()
     calls: Mapping[str, CallProgress] = field(default_factory=dict)
     retention: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """How long the data of a message of the prompt may be kept, by its id; see `message_retention`."""
+    """How long the data of a message of the prompt may be kept, by its id; see `stored_retention`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

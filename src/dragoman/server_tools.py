@@ -1,20 +1,17 @@
 """Tools that providers run, and tools that they define and the program runs (docs/server-tools.md)."""
 
-from dragoman.canonical.tools.base import ClientTool, ProviderTool, ServerTool
-from dragoman.canonical.tools.client import (
+from dragoman.canonical.tools.base import ClientTool, CustomTool, ProviderTool, ServerTool
+from dragoman.canonical.tools.server import (
     ApplyPatch,
     Bash,
-    ComputerUse,
-    CustomTool,
-    Memory,
-    Shell,
-    TextEditor,
-)
-from dragoman.canonical.tools.server import (
     CodeExecution,
+    ComputerUse,
     FileSearch,
     ImageGeneration,
     McpServer,
+    Memory,
+    Shell,
+    TextEditor,
     ToolSearch,
     UserLocation,
     WebFetch,

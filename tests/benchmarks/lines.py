@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dragoman.cli.convert.files import LineWriter, Report, iter_conversations
+from dragoman.cli.convert import LineWriter, Report, iter_conversations
 
 FORMATS = ("hf", "cmf", "umf", "openai-chat", "anthropic")
 _ROW = {

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
+from sqlalchemy import Connection
 
 from dragoman import Client
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.bulk import bulk
-from dragoman.bulk.state.manifest import Manifest
-from dragoman.bulk.state.run_lock import RunLock
+from dragoman.bulk.manifest import Manifest, lock_run
 from dragoman.policy.plugins import UntrustedData
 from dragoman.store.database import Database
 from tests.bulk.provider import HAIKU, SONNET, Provider, error_reply, number
@@ -69,15 +69,14 @@ def test_a_run_that_has_ended_is_free_at_once(database_url: str, monkeypatch: py
     """A server may notice the end of a connection later: the lock does not wait for that."""
     database = Database(database_url, timeout=30.0, synchronous="full", pool_size=4)
     try:
-        lock = RunLock(database, "ended")
-        connection = lock._connection
-        assert connection is not None
+        lock = lock_run(database, "ended")
+        left: list[Connection] = []
         with monkeypatch.context() as held:
-            held.setattr(connection, "detach", lambda: None)
-            held.setattr(connection, "close", lambda: None)
-            lock.release()
-        RunLock(database, "ended").release()
-        connection.close()
+            held.setattr(Connection, "detach", lambda connection: left.append(connection))
+            held.setattr(Connection, "close", lambda _: None)
+            lock.close()
+        lock_run(database, "ended").close()
+        left[0].close()
     finally:
         database.close()
 

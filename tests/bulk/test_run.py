@@ -15,11 +15,10 @@ from dragoman import Budget, Client
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import AuthenticationError, ConfigurationError, MissingKeyError, UnpricedModelError
 from dragoman.bulk import BulkReport, Progress, bulk, bulk_async
-from dragoman.bulk.prompt import prompt_digest
-from dragoman.bulk.rows import MemorySource
+from dragoman.bulk.manifest import Manifest
+from dragoman.bulk.records import Claim
+from dragoman.bulk.rows import MemorySource, prompt_digest
 from dragoman.bulk.run import RunConfig
-from dragoman.bulk.state.manifest import Manifest
-from dragoman.bulk.state.records import Claim
 from dragoman.limits import Limit, Limits
 from dragoman.transport import RetryPolicy
 from tests.bulk.provider import HAIKU, SONNET, Provider, error_reply, number, reply

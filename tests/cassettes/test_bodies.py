@@ -11,8 +11,7 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.testing import cassette
 from dragoman.testing.cassettes.body import decode_body, encode_body
 from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest, RecordedResponse
-from dragoman.testing.cassettes.file import dump_exchanges, load_exchanges
-from dragoman.testing.cassettes.summary import describe_reply
+from dragoman.testing.cassettes.file import describe_reply, dump_exchanges, load_exchanges
 from dragoman.testing.faults import Framing, split_events
 from tests import exchanges
 from tests.unit.testing.sample_streams import BODIES

@@ -7,9 +7,9 @@ import pytest
 
 from dragoman import ConfigurationError
 from dragoman.testing import Cassette, CassetteMissError
-from dragoman.testing.cassettes.diff import differences
 from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest, RecordedResponse
 from dragoman.testing.cassettes.labels import Labels
+from dragoman.testing.cassettes.matcher import differences
 
 
 def request(path: str, body: Any) -> RecordedRequest:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from dragoman.testing import Cassette, CassetteMissError
-from dragoman.testing.cassettes.diff import differences
 from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest, RecordedResponse
+from dragoman.testing.cassettes.matcher import differences
 from tests import exchanges
 from tests.cassettes import matching
 

@@ -13,8 +13,7 @@ import pytest
 from dragoman.testing import cassette
 from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest, RecordedResponse
 from dragoman.testing.cassettes.file import Recording, dumps, loads
-from dragoman.testing.cassettes.leaks import find_leaks
-from dragoman.testing.cassettes.scrub import scrub_recording
+from dragoman.testing.cassettes.leaks import find_leaks, scrub_recording
 from dragoman.testing.cassettes.secrets import Scanner, SecretFoundError, is_placeholder, known_values
 from tests import exchanges
 from tests.cassettes.planted_keys import DROPPED, ISSUERS, PLACES, Place, key
@@ -148,6 +147,6 @@ def test_recorded_traffic_is_rarely_taken_for_a_secret() -> None:
     found = [
         each.id
         for each in sample
-        if find_leaks(Exchange(RecordedRequest("POST", "/"), RecordedResponse(200, each.body)), Scanner(), 1)
+        if find_leaks([Exchange(RecordedRequest("POST", "/"), RecordedResponse(200, each.body))], Scanner())
     ]
     assert len(found) < len(sample) / 100, found

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.cli.io.answers import MarkdownBlocks, MarkdownWriter, PlainWriter, answer_writer
 from dragoman.cli.io.console import console
+from dragoman.cli.io.terminal import MarkdownBlocks, MarkdownWriter, PlainWriter, answer_writer
 
 DOCUMENT = """# Title
 

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from dragoman import AsyncClient, Message, Session
-from dragoman.canonical.extensions.message_retention import RETENTION
+from dragoman.canonical.extensions.security import RETENTION
 from dragoman.policy import Pipeline, PolicyDeniedError
 from dragoman.policy.plugins import LabelledModels
 from dragoman.store import Store

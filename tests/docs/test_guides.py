@@ -66,6 +66,6 @@ def test_the_guide_begins_with_an_adapter_of_twenty_lines() -> None:
     assert len([line for line in adapter.splitlines() if line.strip()]) <= _HEAD
 
 
-@pytest.mark.parametrize("code", ["from dragoman.adapter.contract import WireAdapter", "import dragoman.canonical"])
+@pytest.mark.parametrize("code", ["from dragoman.adapter.wire_adapter import WireAdapter", "import dragoman.canonical"])
 def test_an_internal_import_is_found(code: str) -> None:
     assert internal(code)

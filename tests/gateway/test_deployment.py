@@ -17,9 +17,9 @@ from dragoman import Loss, Usage
 from dragoman.answers import LossKind
 from dragoman_gateway.configuration import read_settings
 from dragoman_gateway.endpoints.metrics_page import metrics_page
+from dragoman_gateway.running.board import Status
 from dragoman_gateway.running.metrics import Metrics, RequestRecord
 from dragoman_gateway.running.state_keys import VARIABLE
-from dragoman_gateway.running.status import Status
 
 FOLDER = Path(__file__).parents[2] / "gateway" / "deploy"
 PINNED = re.compile(r":[\w.-]*\d[\w.-]*@sha256:[0-9a-f]{64}$")
@@ -129,7 +129,7 @@ def _exposed() -> dict[str, set[str]]:
     record.model, record.status, record.broken, record.first_at = "anthropic:m", 200, True, record.started_at
     record.losses = [Loss(LossKind.OPTION, "", -1, "r")]
     record.usages = [Usage(input_tokens=1), Usage(input_tokens=1, cost_usd="1", cost_status="priced")]
-    metrics.count(record)
+    metrics.end(record)
     found: dict[str, set[str]] = {}
     status = Status(
         workers={"1": "v"},

@@ -10,10 +10,9 @@ from pydantic import BaseModel
 from pydantic_core import from_json, to_json
 
 from dragoman import AdapterOptions, Message, Role, get_adapter
-from dragoman.cli.convert.files import convert_history
+from dragoman.cli.convert import convert_history
 from dragoman.formats.native import from_native, to_native
-from dragoman.formats.own_messages import to_messages
-from dragoman.formats.registry import iter_text
+from dragoman.formats.registry import iter_text, to_messages
 from dragoman.formats.umf.convert import to_umf
 from dragoman.messages import MessageMetadata
 from tests.hardening.conversions import write_history

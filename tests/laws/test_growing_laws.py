@@ -13,7 +13,7 @@ from dragoman.adapter.facts.token_estimate import GrowingMessages, HistoryMeasur
 from dragoman.canonical.message import Role
 from dragoman.canonical.usage import Usage
 from dragoman.errors import ToolSchemaError
-from dragoman.session.compaction.split import apply_summaries
+from dragoman.session.compaction import apply_summaries
 from dragoman.session.config import merge_options
 from dragoman.session.cost import total_cost, total_usage
 from dragoman.session.history import History

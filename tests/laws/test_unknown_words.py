@@ -18,7 +18,7 @@ from dragoman.events.catalogue import LlmCallCompleted
 from dragoman.events.conventions import format_messages, format_reply
 from dragoman.formats import history_to_umf
 from dragoman.formats.registry import FORMATS
-from dragoman.pricing.cost_lines import cost_line
+from dragoman.pricing.analytics.cost_lines import cost_line
 from dragoman.session.cost import total_cost, total_usage
 from dragoman.store import Store
 from dragoman.testing.strategies import conversations

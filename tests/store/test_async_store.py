@@ -10,13 +10,11 @@ from dragoman.store import AsyncStore, ConflictError, Store
 
 
 def test_both_stores_have_the_same_calls() -> None:
-    """`create` passes them on by name."""
     for name, method in inspect.getmembers(Store, inspect.isfunction):
         if name.startswith("_"):
             continue
         twin = inspect.signature(getattr(AsyncStore, name)).parameters
-        if name != "create":
-            assert list(twin) == list(inspect.signature(method).parameters), name
+        assert list(twin) == list(inspect.signature(method).parameters), name
         awaited = inspect.isasyncgenfunction if name == "billed_replies" else inspect.iscoroutinefunction
         assert awaited(getattr(AsyncStore, name)), name
 

@@ -12,7 +12,7 @@ from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import TextBlock
 from dragoman.canonical.message import Message
 from dragoman.store import ConflictError, SessionNotFoundError, Store
-from dragoman.store.search import fold
+from dragoman.store.rows import fold
 from dragoman.testing import strategies
 from tests.store.databases import SKIP_REASON, postgres_place, postgres_url
 

@@ -264,7 +264,9 @@ def batches(batch: Batches, handle: BatchHandle) -> None:
 
 
 async def stored(store: AsyncStore) -> None:
-    assert_type(await store.create(MODEL), SessionRecord)
+    assert_type(await store.create(MODEL, title="T"), SessionRecord)
+    assert_type(await store.append("sess_1", expected_version=None), int)
+    await store.append("sess_1", [])  # type: ignore[call-arg]
 
 
 def doubles() -> None:

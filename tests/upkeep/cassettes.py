@@ -9,10 +9,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from difflib import unified_diff
 
-from dragoman.testing.cassettes.exchange import Exchange
-from dragoman.testing.cassettes.file import loads
-from dragoman.testing.cassettes.summary import describe_reply
-from dragoman.testing.cassettes.wires import request_target
+from dragoman.testing.cassettes.exchange import Exchange, request_target
+from dragoman.testing.cassettes.file import describe_reply, loads
 from tests.upkeep import repository
 
 FOLDER = "cassettes"

@@ -118,7 +118,7 @@ ARGUMENTS: Mapping[tuple[str, str], tuple[Declaration, ...]] = {
     ("session/conversation.py", "Conversation.__init__"): (NEW_SESSION, SESSION, PROVIDER_OF_SESSION),
     ("session/session.py", "Session.ask"): (OPTIONS, TURN),
     ("session/async_session.py", "AsyncSession.ask"): (OPTIONS, TURN),
-    ("session/turn/question.py", "ask"): (OPTIONS, ONLY_TURN, NEW_SESSION, SESSION, PROVIDER_OF_SESSION),
+    ("session/question.py", "ask"): (OPTIONS, ONLY_TURN, NEW_SESSION, SESSION, PROVIDER_OF_SESSION),
     ("client/shared.py", "ClientBase.__init__"): (CLIENT,),
     ("bulk/__init__.py", "bulk"): (RUN, OPTIONS, TURN),
     ("adapter/options.py", "AdapterOptions"): (Declaration("adapter/options.py", "AdapterOptions"),),

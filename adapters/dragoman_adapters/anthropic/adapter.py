@@ -4,30 +4,30 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
-from dragoman.adapter.errors import DragomanError, ProviderError
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
+from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireResponse
+from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import Usage
 from dragoman_adapters.anthropic import decode, encode, errors
 from dragoman_adapters.anthropic.options import CONVERSATION, decode_options
-from dragoman_adapters.anthropic.stream import AnthropicStreamDecoder
 
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.operations.batch_api import BatchApi
     from dragoman.adapter.operations.service_api import ServiceApi
+    from dragoman.adapter.replies.stream_decoder import StreamDecoder
 
 
 _VERTEX_SAMPLING_VERSION = "vertex-2023-10-16"
@@ -81,21 +81,21 @@ class AnthropicAdapter(WireAdapter):
     def request_headers(self, request: RequestBuilder, body: dict[str, Any]) -> Mapping[str, str]:
         headers = {"anthropic-version": encode.api_version(body)}
         betas = []
-        if request.has_void_thinking(body):
+        if request.target.capabilities.thinking_policy.prefix_bound and request.has_void_thinking(body):
             encode.allow_thinking_drop(body)
             betas.append(encode.BINDING_BETA)
-        if (beta := encode.stored_in_thread(request, body)) is not None:
+        stores = request.options.server_state is not None
+        if stores and (beta := encode.stored_in_thread(request, body)) is not None:
             betas.append(beta)
         return headers | request.merge_list_header("anthropic-beta", ",".join(betas)) if betas else headers
 
     def parse_reply(self, response: WireResponse) -> dict[str, Any]:
-        native = super().parse_reply(response)
+        native = wirejson.loads_object(response.body)
         if native.get("type") == "error":
             raise errors.decode_error(native, ErrorContext(self.provider, self.model, headers=response.headers))
         return native
 
-    def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
-        return decode.decode_message(native, reply)
+    decode_message = staticmethod(decode.decode_message)
 
     def read_usage(self, response: WireResponse, context: RequestContext) -> Usage | None:
         return self.read_counts(response, context, decode.decode_counts)
@@ -115,10 +115,11 @@ class AnthropicAdapter(WireAdapter):
         )
         return tools, options
 
-    def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-        return errors.decode_error(native, origin)
+    decode_error = staticmethod(errors.decode_error)
 
-    def decoder(self, context: RequestContext) -> StreamDecoder:
+    def decoder(self, context: RequestContext) -> "StreamDecoder":
+        from dragoman_adapters.anthropic.stream import AnthropicStreamDecoder  # imported late: only streams need it
+
         return AnthropicStreamDecoder(self.provider, context)
 
     def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:

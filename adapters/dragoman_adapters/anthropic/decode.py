@@ -102,7 +102,7 @@ def decode_message(
     return reply.build(
         content,
         model=native.get("model"),
-        stop_reason=_decode_stop_reason(native.get("stop_reason"), status),
+        stop_reason=STOP_REASONS.get(stop, StopReason.END_TURN) if stop else None,
         usage=decode_usage(native.get("usage"), native.get("content")),
         raw=raw,
         status=status,
@@ -125,14 +125,6 @@ def decode_counts(native: dict[str, Any]) -> ReplyCounts:
     return ReplyCounts(native.get("model"), usage, transformations=native.get("input_transformations"))
 
 
-def _decode_stop_reason(native: str | None, status: MessageStatus) -> StopReason | None:
-    if status is MessageStatus.CANCELLED:
-        return StopReason.CANCELLED
-    if status is MessageStatus.ERROR:
-        return StopReason.ERROR
-    return STOP_REASONS.get(native, StopReason.END_TURN) if native else None
-
-
 def decode_usage(
     native: dict[str, Any] | None, content: Sequence[Mapping[str, Any]] | None = None
 ) -> TokenUsage | None:
@@ -145,17 +137,20 @@ def decode_usage(
     count = UsageReader.of(native)
     if count is None or native is None or native.get("input_tokens") is None:
         return None
-    iterations = count.objects("iterations")
-    compacted = [each for each in iterations if each.get("type") == "compaction"]
-    advised = [each for each in iterations if each.get("type") == "advisor_message"]
-    buckets = {name: total or 0 for name, total in count.counts(_BUCKETS, "output_tokens").items()}
-    for each in compacted:
-        for name, path in _BUCKETS.items():
-            buckets[name] += count.count_at(f"iterations.{path}", each.get(path))
+    iterations = count.objects("iterations") if "iterations" in native else ()
+    counts = count.counts(_COUNTS, "output_tokens")
+    for name, path in _BUCKETS.items():
+        total = counts[name] or 0
+        for each in iterations:
+            if each.get("type") == "compaction":
+                total += count.count_at(f"iterations.{path}", each.get(path))
+        counts[name] = total
+    advised = sum(each.get("type") == "advisor_message" for each in iterations)
+    runs = [str(block.get("name")) for block in content or () if block.get("type") == "server_tool_use"]
+    has_tools = runs or advised or native.get("server_tool_use") is not None  # most replies use none
     return count.usage(
-        **buckets,
-        **count.counts(_SUBSETS),
-        server_tools=_decode_server_tools(count, content or (), len(advised)),
+        **counts,
+        server_tools=_decode_server_tools(count, runs, advised) if has_tools else {},
         service_tier=count.text("service_tier"),
         speed=count.text("speed"),
     )
@@ -167,22 +162,20 @@ _BUCKETS = {
     "cached_input_tokens": "cache_read_input_tokens",
     "cache_creation_input_tokens": "cache_creation_input_tokens",
 }
-_SUBSETS = {
+_COUNTS = {
+    **_BUCKETS,
     "cache_creation_1h_input_tokens": "cache_creation.ephemeral_1h_input_tokens",
     "reasoning_tokens": "output_tokens_details.thinking_tokens",
 }
 
 
-def _decode_server_tools(
-    count: UsageReader, content: Sequence[Mapping[str, Any]], advisor_calls: int
-) -> dict[str, int]:
-    """Count the calls that may be billed in addition to the tokens.
+def _decode_server_tools(count: UsageReader, names: Sequence[str], advisor_calls: int) -> dict[str, int]:
+    """Count the calls that may be billed in addition to the tokens. ``names`` are those of the reply's calls.
 
     Code that runs for a search or a fetch costs nothing extra
     (https://platform.claude.com/docs/en/agents-and-tools/tool-use/code-execution-tool).
     """
     found = count.counts_by_name("server_tool_use")
-    names = [str(block.get("name")) for block in content if block.get("type") == "server_tool_use"]
     if not (names or advisor_calls):
         return found
     runs = 0 if found else sum(name.endswith(_CODE) for name in names)

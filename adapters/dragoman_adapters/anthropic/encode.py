@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.options import AdapterOptions
-from dragoman.adapter.requests import schemas
-from dragoman.adapter.requests.block_fields import BlockField
-from dragoman.adapter.requests.history.encode_cache import EncodedHistory
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.block_fields import ACTIONS_NOTE, MESSAGE_FIELDS, BlockField
+from dragoman.adapter.requests.encode_cache import EncodedHistory
+from dragoman.adapter.requests.request_builder import HAS_MARKER, RequestBuilder
 from dragoman.adapter.requests.turns import Turn
-from dragoman.adapter.server_tools.action_calls import ACTIONS_NOTE, ActionCalls, restore_action
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import (
     ContentBlock,
@@ -64,6 +62,10 @@ TOOLSET_FIELD = "toolset_name"
 COMPUTER_TOOLSET = "computer"
 """The name of the toolset whose calls are actions on a computer."""
 
+_LAYOUT = frozenset({"blocks", "list", "string", "container", "joined", ACTIONS_NOTE, MESSAGE_FIELDS})
+"""The notes that decide how the provider's own message is written."""
+_INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
+
 _NEVER_MARKED = ("thinking", "redacted_thinking")
 """Types of blocks up to which no prompt is cached."""
 _BASE64_TYPES = ("application/pdf",)
@@ -75,7 +77,7 @@ ToolId = Callable[[str], str]
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """Encode the whole body, with keys in the provider's documented order."""
     system, turns = _split_system(request.turns, request.provider)
-    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+    usable = request.fit_tools(tools)
     ends: list[int] | None = [] if request.options.server_state is not None and _threads().is_wanted(request) else None
     encoded: dict[str, Any] = {"model": request.target.model}
     encoded |= encode_options(request, tools=bool(usable))
@@ -91,6 +93,8 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
             request.finish_function(definition, encode_tool(definition, request.provider)) for definition in usable
         ]
         if (computer := request.context.native_calls.get("tool_use")) is not None:
+            from dragoman.adapter.requests.call_translators import ActionCalls  # few requests use a computer
+
             request.context.action_calls = ActionCalls(computer)
     if ends is not None:
         _threads().begin_or_continue(request, encoded, turns, ends)
@@ -100,8 +104,9 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
 
 
 def stored_in_thread(request: RequestBuilder, body: dict[str, Any]) -> str | None:
-    """Take away from a body what its thread has. Returns the beta header that a thread needs, None without one."""
-    return None if request.options.server_state is None else _threads().shorten(request, body)
+    """Take away from a body what its thread has, for a request with ``server_state``. Returns the beta header that a
+    thread needs, None without one."""
+    return _threads().shorten(request, body)
 
 
 @cache  # imported late: few requests have a thread
@@ -178,7 +183,7 @@ def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
 def _split_system(turns: Sequence[Turn], provider: str) -> tuple[Sequence[Turn], Sequence[Turn]]:
     """Split off leading system turns. A system message that was read from inside the list stays there."""
     for position, turn in enumerate(turns):
-        if turn.role not in (Role.SYSTEM, Role.DEVELOPER) or turn.raw(provider).get("in_list"):
+        if turn.role not in _INSTRUCTION_ROLES or turn.raw(provider).get("in_list"):
             return turns[:position], turns[position:]
     return turns, ()
 
@@ -201,7 +206,7 @@ def _encode_messages(
     for turn in turns:
         if ends is not None and previous is not None:
             ends.append(len(encoded))
-        if (text := turn.plain_text(request.provider)) is not None:
+        if (text := turn.plain_text(request.provider, _LAYOUT)) is not None:
             encoded.append({"role": _ROLES[turn.role], "content": [{"type": "text", "text": text}]})
             previous = turn
             continue
@@ -247,6 +252,8 @@ def _compact_content(blocks: list[dict[str, Any]], *, only: bool = True) -> Any:
 
 
 def _encode_blocks(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
+    if turn.is_simple(request.provider, _LAYOUT) and _TOOLSETS not in request.encoder_state:
+        return [encode_block(block, request.tool_id) for block in turn.blocks]
     raw = turn.raw(request.provider)
     notes = raw.get("blocks", {})
     unsupported: tuple[BlockField, ...] = ("arguments",) if raw else ("arguments", *_UNSUPPORTED_FIELDS)
@@ -259,6 +266,8 @@ def _encode_blocks(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
             content = content.model_copy(update={"citations": ()})
         note = notes.get(str(turn.origins[index]), {}) if notes else None
         if raw and isinstance(content, ToolUseBlock) and content.id in raw.get(ACTIONS_NOTE, ()):
+            from dragoman.adapter.requests.call_translators import restore_action
+
             content = restore_action(content)
         native = encode_block(content, request.tool_id, note)
         if notes:
@@ -277,7 +286,6 @@ def _encode_blocks(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
 
 def _mark_cache(request: RequestBuilder, turn: Turn, encoded: list[dict[str, Any]]) -> None:
     """Mark the blocks up to which the prompt is to be cached."""
-    from dragoman.adapter.requests.cache_breakpoints import HAS_MARKER, place_breakpoints  # few requests have any
 
     def problem(block: Mapping[str, Any]) -> str | None:
         if "cache_control" in block:
@@ -285,7 +293,7 @@ def _mark_cache(request: RequestBuilder, turn: Turn, encoded: list[dict[str, Any
         return f"no marker follows a block of the type {block['type']}" if block["type"] in _NEVER_MARKED else None
 
     marker = {"type": "ephemeral", "ttl": request.options.prompt_cache or "5m"}
-    for index in place_breakpoints(request, turn, map(problem, encoded)):
+    for index in request.place_breakpoints(turn, map(problem, encoded)):
         encoded[index] = {**encoded[index], "cache_control": marker}
 
 
@@ -336,11 +344,12 @@ def encode_block(content: ContentBlock, tool_id: ToolId, note: dict[str, Any] | 
 
 
 def _encode_tool_result(content: ToolResultBlock, tool_id: ToolId, note: dict[str, Any]) -> dict[str, Any]:
+    encoded: dict[str, Any] = {"type": "tool_result", "tool_use_id": tool_id(content.tool_use_id)}
     notes = note.get("parts", {})
     parts = [
-        apply_diff(encode_block(part, tool_id), notes.get(str(index))) for index, part in enumerate(content.content)
+        apply_diff(encode_block(part, tool_id), notes.get(str(index))) if notes else encode_block(part, tool_id)
+        for index, part in enumerate(content.content)
     ]
-    encoded: dict[str, Any] = {"type": "tool_result", "tool_use_id": tool_id(content.tool_use_id)}
     encoded["content"] = parts if note.get("list") else (_compact_content(parts) if parts else "")
     if content.is_error:
         encoded["is_error"] = True

@@ -1,14 +1,12 @@
 """The options of the Messages API, in both directions."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
-from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests import option_table
 from dragoman.adapter.requests.option_table import OptionTable, read_option
-from dragoman.adapter.requests.projection import Target
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import extra_fields
 
 CONVERSATION = ("model", "messages", "system", "tools")
@@ -32,11 +30,7 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     options, used = request.options, request.used
     asks_to_think = options.thinking is not None or options.effort is not None or options.thinking_budget is not None
     thinking = _encode_thinking(request) if asks_to_think else None
-    limit = used.take("max_output_tokens")  # 0 warms the cache
-    if limit is None:
-        limit = _default_max_tokens(request, thinking)
-        request.own_defaults.add("max_tokens")
-    thinking = _fit_budget(request, thinking, limit)
+    limit, thinking = _limit_output(request, thinking)
     is_thinking = thinking is not None and thinking["type"] != "disabled"
     encoded: dict[str, Any] = {"max_tokens": limit}
     if options.stop_sequences:
@@ -59,21 +53,19 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     return encoded
 
 
-def _default_max_tokens(request: RequestBuilder, thinking: Mapping[str, Any] | None) -> int:
-    """Return the default output limit. Thinking counts towards it, so a budget is added as far as the model allows."""
+def _limit_output(request: RequestBuilder, thinking: dict[str, Any] | None) -> tuple[int, dict[str, Any] | None]:
+    """Return the output limit, which the wire requires, and the thinking that fits into it."""
     capabilities = request.target.capabilities
-    limit = capabilities.default_output_limit(stream=request.options.stream)
-    if thinking is None:
-        return limit
-    budget: int = thinking.get("budget_tokens", 0)
-    return max(limit, min(limit + budget, capabilities.max_output_tokens))
-
-
-def _fit_budget(request: RequestBuilder, thinking: dict[str, Any] | None, limit: int) -> dict[str, Any] | None:
+    limit = request.used.take("max_output_tokens")  # 0 warms the cache
+    if limit is None:
+        limit = capabilities.default_output_limit(stream=request.options.stream)
+        request.own_defaults.add("max_tokens")
+        if thinking is not None:  # it counts towards the limit, so a budget is added as far as the model allows
+            limit = max(limit, min(limit + int(thinking.get("budget_tokens", 0)), capabilities.max_output_tokens))
     if thinking is None or "budget_tokens" not in thinking:
-        return thinking
-    budget = option_support.thinking_budget(request, thinking["budget_tokens"], limit)
-    return None if budget is None else {**thinking, "budget_tokens": budget}
+        return limit, thinking
+    budget = option_table.thinking_budget(request, thinking["budget_tokens"], limit)
+    return limit, None if budget is None else {**thinking, "budget_tokens": budget}
 
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any] | None:
@@ -110,20 +102,24 @@ def choose_effort(request: RequestBuilder) -> str | None:
         return None
     if is_off:
         levels = [level for level in levels if level not in capabilities.wire["thinking_efforts"]]
-    return option_support.nearest_effort(request, effort, levels)
+    return option_table.nearest_effort(request, effort, levels)
 
 
 def _encode_output_config(request: RequestBuilder, *, tools: bool) -> dict[str, Any] | None:
     config: dict[str, Any] = {}
     if (effort := choose_effort(request)) is not None:
         config["effort"] = effort
-    if structured_output.should_send_schema(request, tools=tools):
-        config["format"] = {"type": "json_schema", "schema": schemas.fit_output_schema(request)}
+    if request.options.output_schema is None:
+        return config or None
+    from dragoman.adapter.requests.structured_output import should_send_schema  # imported late: few requests have one
+
+    if should_send_schema(request, tools=tools):
+        config["format"] = {"type": "json_schema", "schema": request.fit_output_schema()}
     return config or None
 
 
 def _encode_tool_choice(request: RequestBuilder, *, tools: bool, is_thinking: bool) -> dict[str, Any] | None:
-    choice = option_support.tool_choice(request, tools=tools, reasoning=is_thinking)
+    choice = option_table.tool_choice(request, tools=tools, reasoning=is_thinking)
     encoded: dict[str, Any] | None = None
     if isinstance(choice, NamedTool):
         encoded = {"type": "tool", "name": choice.name}
@@ -138,6 +134,8 @@ def _encode_tool_choice(request: RequestBuilder, *, tools: bool, is_thinking: bo
 
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
     """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
+    from dragoman.adapter.requests.structured_output import reads_schema  # imported late: only servers read options
+
     config = native.get("output_config") or {}
     thinking = native.get("thinking") or {}
     choice = native.get("tool_choice") or {}
@@ -148,7 +146,7 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         **OPTIONS.decode(native),
         tool_choice=_decode_tool_choice(choice),
         parallel_tool_calls=None if parallel is None else not parallel,
-        output_schema=schema if structured_output.reads_schema(target, context, tools=has_tools) else None,
+        output_schema=schema if reads_schema(target, context, tools=has_tools) else None,
         effort=config.get("effort"),
         thinking=None if not thinking else thinking.get("type") != "disabled",
         thinking_budget=read_option("thinking_budget", "thinking.budget_tokens", thinking.get("budget_tokens")),

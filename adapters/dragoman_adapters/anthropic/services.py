@@ -5,8 +5,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.operations.multipart import encode_form
-from dragoman.adapter.operations.operation import Operation, delete_request, post_request
+from dragoman.adapter.operations.operation import Operation, delete_request, encode_form, post_request
 from dragoman.adapter.operations.service_api import (
     FileContent,
     ProviderFile,

@@ -8,10 +8,9 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.errors import StreamTruncatedError
 from dragoman.adapter.replies.error_context import ErrorContext
-from dragoman.adapter.replies.framing import Frame, SseDecoder
+from dragoman.adapter.replies.framing import Frame, SseDecoder, TextFrame
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
-from dragoman.adapter.replies.text_skimmer import TextFrame
 from dragoman.canonical.events import (
     MessageComplete,
     MessageStart,

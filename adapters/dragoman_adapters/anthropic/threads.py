@@ -8,8 +8,8 @@ thread already has. A thread that is gone is an error that the session answers w
 from collections.abc import Sequence
 from typing import Any
 
-from dragoman.adapter.requests.history import stored_history
-from dragoman.adapter.requests.history.encode_cache import EncodedHistory
+from dragoman.adapter.requests import stored_history
+from dragoman.adapter.requests.encode_cache import EncodedHistory
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
 from dragoman.canonical.message import Message, StopReason

@@ -29,7 +29,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
-from dragoman_adapters.bedrock import encode, encode_blocks
+from dragoman_adapters.bedrock import encode
 from dragoman_adapters.bedrock.body_formats import PROVIDER, BodyFormat
 
 Native = dict[str, Any]
@@ -87,7 +87,7 @@ def decode_message(native: Native, reply: ReplyBuilder, status: MessageStatus = 
     return reply.build(
         content,
         model=None,
-        stop_reason=_decode_stop_reason(native.get("stopReason"), status),
+        stop_reason=STOP_REASONS.get(stop, StopReason.END_TURN) if stop else None,
         usage=decode_usage(native),
         raw={**raw, "form": str(BodyFormat.CONVERSE), **notes},
         status=status,
@@ -95,20 +95,12 @@ def decode_message(native: Native, reply: ReplyBuilder, status: MessageStatus = 
     )
 
 
-def _decode_stop_reason(native: str | None, status: MessageStatus) -> StopReason | None:
-    if status is MessageStatus.CANCELLED:
-        return StopReason.CANCELLED
-    if status is MessageStatus.ERROR:
-        return StopReason.ERROR
-    return STOP_REASONS.get(native, StopReason.END_TURN) if native else None
-
-
 def _decode_media(kind: str, native: Mapping[str, Any], provider: str) -> ContentBlock | None:
     """Decode a media block; None if the canonical form does not support its kind of source."""
     source = _decode_media_source(native.get("source") or {}, provider)
     if source is None:
         return None
-    media_type = encode_blocks.MEDIA_TYPES[kind].get(native.get("format") or "")
+    media_type = encode.MEDIA_TYPES[kind].get(native.get("format") or "")
     match kind:
         case "image":
             return ImageBlock(source=source, media_type=media_type)
@@ -260,7 +252,7 @@ def _decode_citation(native: Native) -> Citation:
 
 def diff_block(native: Native, decoded: ContentBlock, tool_use_id: str) -> Native:
     """Return the difference of a block from our encoding; ``inner`` is that of the object in its only field."""
-    ours = encode.encode_block(decoded, lambda _: tool_use_id, encode_blocks.DocumentNames().reserve, takes_text=True)
+    ours = encode.encode_block(decoded, lambda _: tool_use_id, encode.DocumentNames().reserve, takes_text=True)
     kind, theirs = _union_member(native)
     encoded = ours.get(kind)
     if isinstance(theirs, dict) and isinstance(encoded, dict):
@@ -329,7 +321,7 @@ def _add_tool_result(reader: HistoryReader, native: Native, markers: list[Native
     )
     note: Native = {"parts": notes} if notes else {}
     ours = encode.encode_block(
-        answer, lambda _: result["toolUseId"], encode_blocks.DocumentNames().reserve, note, takes_text=True
+        answer, lambda _: result["toolUseId"], encode.DocumentNames().reserve, note, takes_text=True
     )
     if inner := diff_objects(result, ours["toolResult"]):
         note["inner"] = inner

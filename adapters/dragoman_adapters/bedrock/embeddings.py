@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 from urllib.parse import quote, unquote
 
 from dragoman.adapter.errors import MalformedReplyError, RequestError
-from dragoman.adapter.operations.embeddings.capabilities import EmbeddingTable
-from dragoman.adapter.operations.embeddings.contract import (
+from dragoman.adapter.operations.embeddings import (
     EmbeddingAdapter,
     EmbeddingInput,
     EmbeddingOptions,
+    EmbeddingTable,
     NativeEmbeddings,
 )
 from dragoman.adapter.wire import WireResponse

@@ -1,14 +1,15 @@
 """Encodes the body of a Converse request (docs.aws.amazon.com/bedrock/latest/APIReference, Converse)."""
 
+import base64
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import starmap
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import schemas
 from dragoman.adapter.requests.block_fields import BlockField
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_builder import HAS_MARKER, RequestBuilder
 from dragoman.adapter.requests.turns import Turn
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import (
@@ -26,9 +27,104 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_adapters.bedrock import encode_blocks
 from dragoman_adapters.bedrock.body_formats import PROVIDER
 from dragoman_adapters.bedrock.options import cache_point, encode_options
+
+MEDIA_TYPES = {
+    "image": {"png": "image/png", "jpeg": "image/jpeg", "gif": "image/gif", "webp": "image/webp"},
+    "document": {
+        "pdf": "application/pdf",
+        "csv": "text/csv",
+        "doc": "application/msword",
+        "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+        "xls": "application/vnd.ms-excel",
+        "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+        "html": "text/html",
+        "txt": "text/plain",
+        "md": "text/markdown",
+    },
+    "video": {
+        "mp4": "video/mp4",
+        "mov": "video/quicktime",
+        "mkv": "video/x-matroska",
+        "webm": "video/webm",
+        "flv": "video/x-flv",
+        "mpeg": "video/mpeg",
+        "mpg": "video/mpg",
+        "wmv": "video/x-ms-wmv",
+        "three_gp": "video/3gpp",
+    },
+    "audio": {
+        "mp3": "audio/mpeg",
+        "wav": "audio/wav",
+        "flac": "audio/flac",
+        "aac": "audio/aac",
+        "ogg": "audio/ogg",
+        "opus": "audio/opus",
+        "m4a": "audio/mp4",
+        "webm": "audio/webm",
+        "pcm": "audio/pcm",
+    },
+}
+"""Media types by kind of block and format."""
+
+_FORMATS = {kind: {media: name for name, media in formats.items()} for kind, formats in MEDIA_TYPES.items()}
+_DEFAULT_FORMATS = {"image": "png", "document": "pdf", "video": "mp4", "audio": "mp3"}
+
+_DEFAULT_NAME = "document"
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9()\[\]-]+")
+_MAX_NAME_LENGTH = 200
+
+
+def encode_media(
+    content: ImageBlock | DocumentBlock | VideoBlock | AudioBlock,
+    name: Callable[[str | None], str],
+    *,
+    takes_text: bool,
+) -> dict[str, Any]:
+    """Encode a media block. ``name`` names documents; ``takes_text`` allows text as the source of a document."""
+    kind = content.type
+    source = content.source
+    is_text = source.kind == "text"
+    media_type = content.media_type or ("text/plain" if is_text else "")
+    encoded: dict[str, Any] = {"format": _FORMATS[kind].get(media_type, _DEFAULT_FORMATS[kind])}
+    if source.kind == "file_id":
+        encoded["source"] = {"s3Location": {"uri": source.data}}
+    elif is_text and takes_text:
+        encoded["source"] = {"text": source.data}
+    else:
+        data = base64.b64encode(source.data.encode()).decode() if is_text else source.data
+        encoded["source"] = {"bytes": data}
+    if isinstance(content, DocumentBlock):
+        encoded["name"] = name(content.title)
+        if content.context is not None:
+            encoded["context"] = content.context
+        if content.citations is not None:
+            encoded["citations"] = {"enabled": content.citations}
+    return {kind: encoded}
+
+
+class DocumentNames:
+    """Names the documents of a request: with legal characters, and each new name only once."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+
+    def reserve(self, title: str | None) -> str:
+        """Reserve the name that a document had before."""
+        name = title or _DEFAULT_NAME
+        self._used.add(name)
+        return name
+
+    def __call__(self, title: str | None) -> str:
+        is_text = _NOT_IN_NAMES.sub(" ", title or "").strip()[:_MAX_NAME_LENGTH] or _DEFAULT_NAME
+        name, count = is_text, 1
+        while name in self._used:
+            count += 1
+            name = f"{is_text[: _MAX_NAME_LENGTH - 8]} ({count})"
+        self._used.add(name)
+        return name
+
 
 Native = dict[str, Any]
 Note = Mapping[str, Any]
@@ -51,7 +147,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> Nat
     encoded: Native = {"messages": request.encode_history(turns, partial(_encode_messages, request))}
     if system:
         encoded["system"] = _encode_system(request, system)
-    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+    usable = request.fit_tools(tools)
     encoded |= encode_options(request, tools=bool(usable))
     config = _encode_tool_config(request, usable, encoded.pop("toolConfig", {}))
     if config:
@@ -70,14 +166,14 @@ def _split_system(request: RequestBuilder) -> tuple[Sequence[Turn], Sequence[Tur
 
 
 def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> list[Native]:
-    names = encode_blocks.DocumentNames()
+    names = DocumentNames()
     return [native for turn in turns for native in _encode_blocks(request, turn, names)]
 
 
 def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[Native]:
     """Encode the messages. Roles alternate, so neighbours of one role share a message; the first is the user's."""
     encoded: list[Native] = []
-    names: encode_blocks.DocumentNames = request.encoder_state.setdefault("names", encode_blocks.DocumentNames())
+    names: DocumentNames = request.encoder_state.setdefault("names", DocumentNames())
     called_tools: dict[str, None] = request.encoder_state.setdefault("called", {})
     for turn in turns:
         role, raw = _ROLES[turn.role], turn.raw(PROVIDER)
@@ -126,10 +222,14 @@ def _add_document_text(before: list[Native], blocks: list[Native]) -> list[Nativ
     return [*blocks[:position], {"text": _DOCUMENT_TEXT}, *blocks[position:]]
 
 
-def _encode_blocks(request: RequestBuilder, turn: Turn, names: encode_blocks.DocumentNames) -> Iterator[Native]:
+def _encode_blocks(request: RequestBuilder, turn: Turn, names: DocumentNames) -> Iterator[Native]:
     """Encode the blocks of a turn, with the markers around them."""
     if (text := turn.plain_text(PROVIDER)) is not None:
         yield {"text": text}
+        return
+    if turn.is_simple(PROVIDER):
+        for content in turn.blocks:
+            yield encode_block(content, request.tool_id, names, takes_text=True)
         return
     raw = turn.raw(PROVIDER)
     notes = raw.get("blocks", {})
@@ -153,8 +253,6 @@ def _encode_blocks(request: RequestBuilder, turn: Turn, names: encode_blocks.Doc
 
 def _find_marked_blocks(request: RequestBuilder, turn: Turn) -> set[int]:
     """Return the indexes of the blocks up to which the prompt is to be cached."""
-    from dragoman.adapter.requests.cache_breakpoints import HAS_MARKER, place_breakpoints  # few requests have any
-
     if not request.target.marks_cache:
         return set()  # a loss already
     notes = turn.raw(PROVIDER).get("blocks", {})
@@ -164,7 +262,7 @@ def _find_marked_blocks(request: RequestBuilder, turn: Turn) -> set[int]:
             return HAS_MARKER
         return f"no marker follows a {block.type}" if block.type in _NEVER_MARKED else None
 
-    return place_breakpoints(request, turn, starmap(problem, turn.iter_blocks()))
+    return request.place_breakpoints(turn, starmap(problem, turn.iter_blocks()))
 
 
 def _record_form_losses(request: RequestBuilder, turn: Turn, index: int, encoded: Native) -> None:
@@ -218,7 +316,7 @@ def encode_block(
         case RedactedThinkingBlock():
             return {"reasoningContent": {"redactedContent": content.data}}
         case ImageBlock() | DocumentBlock() | VideoBlock() | AudioBlock():
-            return encode_blocks.encode_media(content, names, takes_text=takes_text)
+            return encode_media(content, names, takes_text=takes_text)
         case ProviderBlock():
             return content.data
         case _:
@@ -241,7 +339,7 @@ def _encode_tool_result(
     content: ToolResultBlock, tool_id: ToolId, names: NameFactory, note: Note, *, takes_text: bool
 ) -> Native:
     """Encode a tool result. Its texts cannot have citations here."""
-    notes = note.get("parts", {})
+    notes = note.get("parts", {}) if note else {}
     plain = (part.model_copy(update={"citations": ()}) if _is_cited(part) else part for part in content.content)
     parts = [
         apply_note(encode_block(part, tool_id, names, takes_text=takes_text), notes.get(str(index), {}))

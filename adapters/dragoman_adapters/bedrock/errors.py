@@ -50,7 +50,7 @@ _OVERFLOW = (
 )  # fmt: skip
 
 
-def decode_reply_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
+def decode_reply_error(native: Mapping[str, Any], origin: ErrorContext) -> ProviderError:
     """Return the error of a failed reply."""
     # The header may continue with an address: "ValidationException:http://internal.amazon.com/...".
     named = str(origin.headers.get("x-amzn-errortype") or native.get("__type") or native.get("code") or "")

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
-from dragoman.adapter.errors import ProviderError
+from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.replies.aws_event_stream import EXCEPTION_PREFIX, AwsEventStreamDecoder
 from dragoman.adapter.replies.error_context import ErrorContext
@@ -18,6 +17,7 @@ from dragoman.adapter.replies.framing import Frame
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
+from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.bedrock import errors
@@ -28,7 +28,7 @@ from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_chat.stream import ChatStreamDecoder
 
 if TYPE_CHECKING:
-    from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter
+    from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
 
 _METRICS = "amazon-bedrock-invocationMetrics"
@@ -71,8 +71,7 @@ class BedrockInvokeAdapter(ChatAdapter):
         encoded = super().encode_body(request, tools)
         return {name: value for name, value in encoded.items() if name not in ("model", "stream")}
 
-    def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-        return errors.decode_reply_error(native, origin)
+    decode_error = staticmethod(errors.decode_reply_error)
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return _InvokeStreamDecoder(self.provider, context, self.dialect)

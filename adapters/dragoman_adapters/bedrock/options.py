@@ -6,10 +6,9 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
-from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests import option_table, structured_output
 from dragoman.adapter.requests.option_table import OptionTable
-from dragoman.adapter.requests.projection import Target
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import extra_fields
 from dragoman.adapter.wirejson import assign_path, lookup_path
 from dragoman_adapters.anthropic.options import choose_effort
@@ -42,11 +41,11 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> Fields:
     model_fields, output = _encode_thinking(request)
     _encode_top_k(request, model_fields)
     if structured_output.should_send_schema(request, tools=tools):
-        schema = {"schema": wirejson.dumps_text(schemas.fit_output_schema(request))}
+        schema = {"schema": wirejson.dumps_text(request.fit_output_schema())}
         output["textFormat"] = {"type": "json_schema", "structure": {"jsonSchema": schema}}
-    option_support.record_parallel_calls_loss(request, "Converse has no such switch")
+    option_table.record_parallel_calls_loss(request, "Converse has no such switch")
     if request.used.take("prompt_cache") and not request.target.capabilities.supports_prompt_caching:
-        option_support.record_cache_hint_loss(request)
+        option_table.record_cache_hint_loss(request)
     own: Fields = {}
     REQUEST_OPTIONS.encode(request, own)
     fields = {
@@ -66,12 +65,12 @@ def _encode_top_k(request: RequestBuilder, model_fields: Fields) -> None:
         return
     if not (path := request.target.capabilities.wire["top_k"]):
         request.record_option_loss("top_k", f"{request.target.model} takes none")
-    elif (value := option_support.sampling_value(request, "top_k", reasoning=_is_thinking(request))) is not None:
+    elif (value := option_table.sampling_value(request, "top_k", reasoning=_is_thinking(request))) is not None:
         assign_path(model_fields, path, value)
 
 
 def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> Fields:
-    choice = option_support.tool_choice(request, tools=tools, reasoning=_is_thinking(request))
+    choice = option_table.tool_choice(request, tools=tools, reasoning=_is_thinking(request))
     if choice in (None, "none"):
         return {}
     if isinstance(choice, NamedTool):
@@ -116,7 +115,7 @@ def _claude_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
             request.record_option_loss("thinking", f"{model} always thinks; the lowest effort is asked for")
     elif options.thinking_budget is not None and mode == "budget":
         limit = options.max_output_tokens or capabilities.max_output_tokens
-        if (budget := option_support.thinking_budget(request, options.thinking_budget, limit)) is not None:
+        if (budget := option_table.thinking_budget(request, options.thinking_budget, limit)) is not None:
             model_fields = {"thinking": {"type": "enabled", "budget_tokens": budget}}
     elif options.thinking and mode == "adaptive":
         model_fields = {"thinking": {"type": "adaptive", "display": "summarized"}}
@@ -132,7 +131,7 @@ def _nova_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
     """Encode Nova's reasoning: a level, or off (docs.aws.amazon.com/nova/latest/nova2-userguide, extended thinking)."""
     if _is_thinking_off(request):
         return {"reasoningConfig": {"type": "disabled"}}, {}
-    level = option_support.nearest_effort(request, request.options.effort or "medium", _LEVELS) or "medium"
+    level = option_table.nearest_effort(request, request.options.effort or "medium", _LEVELS) or "medium"
     _record_budget_loss(request)
     return {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": level}}, {}
 
@@ -148,7 +147,7 @@ def _level_thinking(field: str) -> Callable[[RequestBuilder], tuple[Fields, Fiel
         if request.options.effort is None:
             return {}, {}
         levels = request.target.capabilities.wire.get("efforts") or _LEVELS
-        level = option_support.nearest_effort(request, request.options.effort, levels)
+        level = option_table.nearest_effort(request, request.options.effort, levels)
         return {} if level is None else {field: level}, {}
 
     return write

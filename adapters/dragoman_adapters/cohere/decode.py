@@ -88,7 +88,7 @@ def decode_message(
     return reply.build(
         content,
         model=None,
-        stop_reason=_decode_stop_reason(finish, content, status),
+        stop_reason=_decode_stop_reason(finish, content),
         usage=decode_usage(native.get("usage")),
         raw={key: value for key, value in raw.items() if value not in (None, {}, [], False)},
         status=status,
@@ -104,13 +104,7 @@ def _truncated_calls(pieces: Sequence[Piece], finish: str | None) -> list[int]:
     return [] if function.get("arguments") else [len(pieces) - 1]
 
 
-def _decode_stop_reason(
-    native: str | None, content: Sequence[ContentBlock], status: MessageStatus
-) -> StopReason | None:
-    if status is MessageStatus.CANCELLED:
-        return StopReason.CANCELLED
-    if status is MessageStatus.ERROR:
-        return StopReason.ERROR
+def _decode_stop_reason(native: str | None, content: Sequence[ContentBlock]) -> StopReason | None:
     if native is None:
         return None
     reason = STOP_REASONS.get(native, StopReason.END_TURN)

@@ -6,7 +6,6 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import schemas
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
@@ -45,7 +44,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
         request.drop_extra("stream")
     history = request.encode_history(request.turns, partial(_encode_messages, request))
     encoded: dict[str, Any] = {"model": request.target.model, "messages": history}
-    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+    usable = request.fit_tools(tools)
     encoded |= encode_options(request, tools=bool(usable))
     if usable:
         encoded["tools"] = [request.finish_function(definition, encode_tool(definition)) for definition in usable]
@@ -79,6 +78,8 @@ def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[dic
 def _encode_turn(request: RequestBuilder, turn: Turn) -> dict[str, Any]:
     if (text := turn.plain_text(PROVIDER)) is not None:
         return {"role": turn.role.value, "content": text}
+    if turn.is_simple(PROVIDER):
+        return encode_message(turn.role.value, [encode_block(block, request.tool_id, {}) for block in turn.blocks], {})
     # A synthetic turn, or one with another role now, does not have the message's notes.
     raw = turn.raw(PROVIDER) if turn.role is turn.message.role else {}
     notes = raw.get("blocks", {})
@@ -153,6 +154,8 @@ def encode_message(role: str, pieces: Iterable[Piece], raw: Note) -> dict[str, A
         encoded["content"] = _compact_content(content, raw)
     for field, values in pieces_by_field.items():
         encoded[field] = "\n".join(values) if field == "tool_plan" else values
+    if not raw:
+        return encoded
     return apply_diff(
         encoded, _drop_covered(raw.get("residue"), {*pieces_by_field, *(("content",) if content else ())})
     )
@@ -178,11 +181,13 @@ def _drop_covered(residue: Note | None, covered: set[str]) -> dict[str, Any]:
 
 
 def _encode_tool_results(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
+    is_simple = turn.is_simple(PROVIDER)
     notes = turn.raw(PROVIDER).get("blocks", {})
     encoded: list[dict[str, Any]] = []
     for index, (block, origin) in enumerate(turn.iter_blocks()):
         if isinstance(block, ToolResultBlock):
-            request.record_field_losses(turn, index, "errors", *(() if turn.raw(PROVIDER) else _UNSUPPORTED_FIELDS))
+            if not is_simple:
+                request.record_field_losses(turn, index, "errors", *(() if turn.raw(PROVIDER) else _UNSUPPORTED_FIELDS))
             encoded.append(encode_tool_result(block, request.tool_id, notes.get(str(origin), {})))
     return encoded
 

@@ -4,10 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
-from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests import option_table, structured_output
 from dragoman.adapter.requests.option_table import OptionTable
-from dragoman.adapter.requests.projection import Target
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import extra_fields
 
 OPTIONS = OptionTable(
@@ -31,24 +30,24 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     """Encode everything except the conversation and the tools."""
     encoded: dict[str, Any] = {"stream": True} if request.options.stream else {}
     OPTIONS.encode(request, encoded)
-    option_support.encode_logprobs(request, encoded, "logprobs", None)
+    option_table.encode_logprobs(request, encoded, "logprobs", None)
     if structured_output.should_send_schema(request, tools=tools):
         encoded["response_format"] = {"type": "json_object"}
         if not structured_output.asks_for_any_object(request.options):
-            encoded["response_format"]["json_schema"] = schemas.fit_output_schema(request)
+            encoded["response_format"]["json_schema"] = request.fit_output_schema()
     if choice := _encode_tool_choice(request, tools=tools):
         encoded["tool_choice"] = choice
     if thinking := _encode_thinking(request):
         encoded["thinking"] = thinking
-    option_support.record_parallel_calls_loss(request, "Cohere has no such switch")
-    option_support.record_cache_hint_loss(request)
+    option_table.record_parallel_calls_loss(request, "Cohere has no such switch")
+    option_table.record_cache_hint_loss(request)
     request.record_unused_options(OPTIONS.absent)
     return encoded
 
 
 def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> str | None:
     """Encode the tool choice. ``auto`` is the default; a single tool cannot be named."""
-    choice = option_support.tool_choice(request, tools=tools, reasoning=False)
+    choice = option_table.tool_choice(request, tools=tools, reasoning=False)
     if choice in (None, "auto"):
         return None
     if request.target.capabilities.forced_tool_choice == "never":
@@ -90,7 +89,7 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
     is_native = structured_output.supports_native_schema(target.capabilities, tools=bool(native.get("tools")))
     options = AdapterOptions(
         **OPTIONS.decode(native),
-        logprobs=option_support.decode_logprobs(native, "logprobs", None),
+        logprobs=option_table.decode_logprobs(native, "logprobs", None),
         tool_choice={"REQUIRED": "required", "NONE": "none"}.get(native.get("tool_choice") or ""),  # type: ignore[arg-type]
         output_schema=schema if isinstance(schema, dict) and is_native else None,
         thinking=None if not thinking else thinking.get("type") != "disabled",

@@ -4,28 +4,28 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
-from dragoman.adapter.errors import DragomanError, ProviderError
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
+from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
-from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder, replay
+from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireResponse
+from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.google import decode, decode_messages, encode, errors
 from dragoman_adapters.google.options import decode_options
-from dragoman_adapters.google.stream import GoogleStreamDecoder
 
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
-    from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter
+    from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
 
 
@@ -108,6 +108,8 @@ class GoogleAdapter(WireAdapter):
         return super().from_wire_response(response, context)
 
     def _decode_json_stream(self, response: WireResponse, context: RequestContext) -> Message:
+        from dragoman.adapter.replies.stream_decoder import replay  # imported late: only streams need it
+
         last = replay(self.decoder(context), [response.body])[-1]
         if isinstance(last, MessageComplete):
             return last.message
@@ -115,7 +117,7 @@ class GoogleAdapter(WireAdapter):
         raise last.error
 
     def parse_reply(self, response: WireResponse) -> dict[str, Any]:
-        native = super().parse_reply(response)
+        native = wirejson.loads_object(response.body)
         if "error" in native:
             raise self.error(response.status, response.body, response.headers)
         return native
@@ -141,10 +143,11 @@ class GoogleAdapter(WireAdapter):
         )
         return tools, options
 
-    def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-        return errors.decode_error(native, origin)
+    decode_error = staticmethod(errors.decode_error)
 
-    def decoder(self, context: RequestContext) -> StreamDecoder:
+    def decoder(self, context: RequestContext) -> "StreamDecoder":
+        from dragoman_adapters.google.stream import GoogleStreamDecoder  # imported late: only streams need it
+
         return GoogleStreamDecoder(self.provider, context, self.capabilities.wire)
 
     def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:

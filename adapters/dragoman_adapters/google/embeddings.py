@@ -4,11 +4,11 @@ https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/text-embed
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from dragoman.adapter.operations.embeddings.capabilities import EmbeddingTable
-from dragoman.adapter.operations.embeddings.contract import (
+from dragoman.adapter.operations.embeddings import (
     EmbeddingAdapter,
     EmbeddingInput,
     EmbeddingOptions,
+    EmbeddingTable,
     ErrorDecoder,
     NativeEmbeddings,
 )

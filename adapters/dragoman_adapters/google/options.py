@@ -5,10 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
-from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests import option_table, structured_output
 from dragoman.adapter.requests.option_table import OptionTable, read_option
-from dragoman.adapter.requests.projection import Target
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import extra_fields, is_for_another
 from dragoman_adapters.google.values.decode_schema import decode_schema
 from dragoman_adapters.google.values.spelling import camel_case_fields
@@ -52,8 +51,8 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
         encoded["safetySettings"] = safety
     if choice := _encode_tool_choice(request, tools=tools):
         encoded["toolConfig"] = {"functionCallingConfig": choice}
-    option_support.record_parallel_calls_loss(request, "Google has no such switch")
-    option_support.record_cache_hint_loss(request)
+    option_table.record_parallel_calls_loss(request, "Google has no such switch")
+    option_table.record_cache_hint_loss(request)
     request.record_unused_options(OPTIONS.absent)
     return encoded
 
@@ -61,11 +60,11 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
 def _encode_generation_config(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     config: dict[str, Any] = {}
     OPTIONS.encode(request, config)
-    option_support.encode_logprobs(request, config, "responseLogprobs", "logprobs")
+    option_table.encode_logprobs(request, config, "responseLogprobs", "logprobs")
     if structured_output.should_send_schema(request, tools=tools):
         config["responseMimeType"] = JSON_TYPE
         if not structured_output.asks_for_any_object(request.options):
-            config["responseJsonSchema"] = schemas.fit_output_schema(request)
+            config["responseJsonSchema"] = request.fit_output_schema()
     if thinking := _encode_thinking(request):
         config["thinkingConfig"] = thinking
     return config
@@ -87,7 +86,7 @@ def decode_safety(native: Any) -> Any:
 
 
 def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> dict[str, Any] | None:
-    choice = option_support.tool_choice(request, tools=tools, reasoning=False)
+    choice = option_table.tool_choice(request, tools=tools, reasoning=False)
     if isinstance(choice, NamedTool):
         return {"mode": "ANY", "allowedFunctionNames": [choice.name]}
     return {"mode": _MODES[choice]} if choice else None
@@ -162,7 +161,7 @@ def decode_options(
     options = AdapterOptions(
         **OPTIONS.decode(config),
         **REQUEST_OPTIONS.decode(body),
-        logprobs=option_support.decode_logprobs(config, "responseLogprobs", "logprobs"),
+        logprobs=option_table.decode_logprobs(config, "responseLogprobs", "logprobs"),
         metadata=body.get("labels") if target.capabilities.wire.get("labels") else None,
         safety=decode_safety(body.get("safetySettings")),
         tool_choice=_decode_tool_choice((body.get("toolConfig") or {}).get("functionCallingConfig") or {}),

@@ -4,27 +4,25 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
-from dragoman.adapter.errors import ProviderError
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.operations.operation import get_request, post_request
-from dragoman.adapter.replies.error_context import ErrorContext
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.google.adapter import GoogleAdapter
 from dragoman_adapters.google_interactions import decode, encode, errors
 from dragoman_adapters.google_interactions.options import decode_options
-from dragoman_adapters.google_interactions.stream import InteractionsStreamDecoder
 
 if TYPE_CHECKING:
     from dragoman.adapter.operations.service_api import ServiceApi
+    from dragoman.adapter.replies.stream_decoder import StreamDecoder
 
 
 class InteractionsAdapter(WireAdapter):
@@ -81,15 +79,14 @@ class InteractionsAdapter(WireAdapter):
         return encode.encode_body(request, tools)
 
     def parse_reply(self, response: WireResponse) -> dict[str, Any]:
-        native = super().parse_reply(response)
+        native = wirejson.loads_object(response.body)
         if native.get("error") or (native.get("status") == "failed" and native.get("errors")):
             raise self.error(response.status, response.body, response.headers)
         if "status" not in native and "steps" not in native:
             raise ValueError("this is not an interaction: it has no steps and no status")
         return native
 
-    def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
-        return decode.decode_message(native, reply)
+    decode_message = staticmethod(decode.decode_message)
 
     def decode_request(
         self, native: dict[str, Any], reader: HistoryReader
@@ -100,8 +97,11 @@ class InteractionsAdapter(WireAdapter):
             covered.append("tools")
         return tools, decode_options(native, self.target, reader.context, covered)
 
-    def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-        return errors.decode_error(native, origin)
+    decode_error = staticmethod(errors.decode_error)
 
-    def decoder(self, context: RequestContext) -> StreamDecoder:
+    def decoder(self, context: RequestContext) -> "StreamDecoder":
+        from dragoman_adapters.google_interactions.stream import (
+            InteractionsStreamDecoder,
+        )  # imported late: only streams need it
+
         return InteractionsStreamDecoder(self.provider, context)

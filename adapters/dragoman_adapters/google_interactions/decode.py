@@ -13,7 +13,7 @@ from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.google.decode_blocks import RAW_INPUT
-from dragoman_adapters.google_interactions import decode_blocks, encode, encode_blocks
+from dragoman_adapters.google_interactions import decode_blocks, encode
 
 STOP_REASONS = {
     "completed": StopReason.END_TURN,
@@ -86,7 +86,7 @@ def decode_message(
     return reply.build(
         content,
         model=native.get("model") or native.get("agent"),
-        stop_reason=_decode_stop_reason(native.get("status"), status, called=called),
+        stop_reason=_decode_stop_reason(native.get("status"), called=called),
         usage=decode_usage(native.get("usage"), native.get("service_tier")),
         raw=raw,
         status=status,
@@ -94,11 +94,7 @@ def decode_message(
     )
 
 
-def _decode_stop_reason(native: str | None, status: MessageStatus, *, called: bool) -> StopReason | None:
-    if status is MessageStatus.CANCELLED:
-        return StopReason.CANCELLED
-    if status is MessageStatus.ERROR:
-        return StopReason.ERROR
+def _decode_stop_reason(native: str | None, *, called: bool) -> StopReason:
     reason = STOP_REASONS.get(native or "completed", StopReason.ERROR)
     return StopReason.TOOL_USE if called and native in ("completed", "requires_action", None) else reason
 
@@ -166,7 +162,7 @@ def _decode_steps(
                     notes,
                     index,
                     native,
-                    encode_blocks.encode_block(_append(blocks, decode_blocks.decode_block(native, provider))),
+                    encode.encode_block(_append(blocks, decode_blocks.decode_block(native, provider))),
                 )
             extra = diff_objects({**step, "content": None}, {"type": kind, "content": None})
             if "content" not in step:
@@ -179,13 +175,13 @@ def _decode_steps(
                 notes,
                 len(blocks),
                 step,
-                encode_blocks.encode_step(_append(blocks, decode_blocks.decode_thinking(step))) or {},
+                encode.encode_step(_append(blocks, decode_blocks.decode_thinking(step))) or {},
             )
         elif kind == "function_call":
             native_id = step.get("id")
             call = _append(blocks, decode_blocks.decode_tool_call(step, call_id(position, native_id)))
             plain = {key: value for key, value in step.items() if key != RAW_INPUT}
-            _note_block(notes, len(blocks) - 1, plain, encode_blocks.encode_step(call, native_id) or {})
+            _note_block(notes, len(blocks) - 1, plain, encode.encode_step(call, native_id) or {})
         else:
             blocks.append(ProviderBlock(provider=provider, kind=kind, data=step))
     found: dict[str, Any] = {"steps": layout}
@@ -264,7 +260,7 @@ def _add_contents(reader: HistoryReader, natives: list[dict[str, Any]], layout: 
     blocks = [decode_blocks.decode_block(native, reader.provider) for native in natives]
     notes: dict[str, Any] = {}
     for index, (native, block) in enumerate(zip(natives, blocks, strict=True)):
-        _note_block(notes, index, native, encode_blocks.encode_block(block))
+        _note_block(notes, index, native, encode.encode_block(block))
     reader.add(Role.USER, blocks, {**layout, **({"blocks": notes} if notes else {})})
 
 
@@ -274,7 +270,7 @@ def _add_tool_result(
     result = decode_blocks.decode_tool_result(native, reader.result_id(native["call_id"]), reader.provider)
     name = names.get(native["call_id"], "unknown")
     notes: dict[str, Any] = {}
-    _note_block(notes, 0, native, encode_blocks.encode_tool_result(result, encode_blocks.Call(name), native["call_id"]))
+    _note_block(notes, 0, native, encode.encode_tool_result(result, encode.Call(name), native["call_id"]))
     reader.add(Role.TOOL, (result,), {**layout, **({"blocks": notes} if notes else {})})
 
 

@@ -1,23 +1,104 @@
-"""Encodes the body of a request for an interaction."""
+"""Encodes the body of a request for an interaction: turns become steps, and one block is one content of a step."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from dragoman.adapter import wirejson
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import schemas
-from dragoman.adapter.requests.history import stored_history
+from dragoman.adapter.requests import stored_history
+from dragoman.adapter.requests.block_fields import ACTIONS_NOTE
+from dragoman.adapter.requests.call_translators import ActionCalls, restore_action
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
-from dragoman.adapter.server_tools.action_calls import ACTIONS_NOTE, ActionCalls, restore_action
-from dragoman.adapter.server_tools.pairs import is_paused
+from dragoman.adapter.server_tools.native_calls import is_paused
 from dragoman.adapter.wire_diff import apply_diff
-from dragoman.canonical.blocks import DocumentBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    ProviderBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    VideoBlock,
+)
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_adapters.google.encode_blocks import Note
-from dragoman_adapters.google.encode_messages import CONTINUE_TEXT, UNSUPPORTED_FIELDS, turn_notes
-from dragoman_adapters.google_interactions import encode_blocks
+from dragoman_adapters.google.encode import CONTINUE_TEXT, UNSUPPORTED_FIELDS, turn_notes
+from dragoman_adapters.google.encode_blocks import Media, Note, action_answer, encode_media
 from dragoman_adapters.google_interactions.options import encode_options
+
+
+def encode_block(block: ContentBlock) -> dict[str, Any]:
+    """Encode a block as a content."""
+    match block:
+        case TextBlock():
+            return {"type": "text", "text": block.text}
+        case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock():
+            return _encode_media(block)
+        case ProviderBlock():
+            return block.data
+        case _:
+            raise TypeError(f"the projection let a {block.type} block through")
+
+
+def _encode_media(block: Media) -> dict[str, Any]:
+    part = encode_media(block)
+    data = part.get("inlineData") or part["fileData"]
+    media_type = data.get("mimeType")
+    if block.media_type is None and not _fits(media_type, block.type):
+        media_type = None  # the name of a link suggests another kind of media than its block is
+    fields = {"data": data.get("data"), "uri": data.get("fileUri"), "mime_type": media_type}
+    return {"type": block.type, **{name: value for name, value in fields.items() if value is not None}}
+
+
+def _fits(media_type: str | None, kind: str) -> bool:
+    kinds = ("application", "text") if kind == "document" else (kind,)
+    return media_type is not None and media_type.partition("/")[0] in kinds
+
+
+def encode_step(block: ContentBlock, wire_id: str | None = None) -> dict[str, Any] | None:
+    """Encode a block as a step; None if it is a content of a step."""
+    match block:
+        case ThinkingBlock():
+            signature_field = {"signature": block.signature} if block.signature else {}
+            summary_field = {"summary": [{"type": "text", "text": block.text}]} if block.text else {}
+            return {"type": "thought", **signature_field, **summary_field}
+        case ToolUseBlock():
+            return {"type": "function_call", "id": wire_id, "name": block.name, "arguments": block.input}
+        case _:
+            return None
+
+
+class Call(NamedTuple):
+    """A call as its result must name it. ``action`` is Google's own call, if it is an action on a computer."""
+
+    name: str
+    action: ToolUseBlock | None = None
+
+
+def encode_tool_result(block: ToolResultBlock, call: Call, wire_id: str) -> dict[str, Any]:
+    """Encode a tool result as a step: its texts joined, or a list of contents if it has media.
+
+    The result of an action on a computer is an object in the first text, such as one with the ``url``.
+    """
+    texts = [each.text for each in block.content if isinstance(each, TextBlock)]
+    media = [encode_block(each) for each in block.content if not isinstance(each, TextBlock)]
+    answer: Any = "\n".join(texts)
+    if call.action is not None and not block.is_error:
+        answer = wirejson.dumps_text(action_answer(texts, call.action, confirmed=True))
+        if media:
+            answer = [{"type": "text", "text": answer}, *media]
+    elif media:  # in its order
+        kept = [each for each in block.content if not isinstance(each, TextBlock) or each.text]
+        answer = [
+            {"type": "text", "text": each.text} if isinstance(each, TextBlock) else encode_block(each) for each in kept
+        ]
+    encoded: dict[str, Any] = {"type": "function_result", "call_id": wire_id, "name": call.name, "result": answer}
+    return encoded | ({"is_error": True} if block.is_error else {})
+
 
 STORED_FIELDS = ("previous_interaction_id",)
 """The fields that name what Google stores."""
@@ -46,7 +127,7 @@ def encode_body(request: RequestBuilder, definitions: Sequence[ToolDefinition]) 
         encoded |= _encode_continuation(request, turns)
     else:
         encoded["input"] = _encode_input(request, turns)
-    if usable := schemas.fit_tool_schemas(request, request.usable_tools(definitions)):
+    if usable := request.fit_tools(definitions):
         encoded["tools"] = [
             request.finish_function(each, encode_tool(each, _own_note(each, request.provider))) for each in usable
         ]
@@ -133,7 +214,7 @@ def _encode_input(request: RequestBuilder, turns: Sequence[Turn]) -> Any:
 def _encode_steps(request: RequestBuilder, turns: Sequence[Turn], ends: list[int]) -> list[dict[str, Any]]:
     """Encode the steps. ``ends`` receives the number of steps after each turn."""
     steps: list[dict[str, Any]] = []
-    calls: dict[str, encode_blocks.Call] = {}
+    calls: dict[str, Call] = {}
     for turn in turns:
         note = turn_notes(turn, request.provider)
         if turn.role is Role.ASSISTANT:
@@ -162,7 +243,7 @@ def _encode_tool_results(
     request: RequestBuilder,
     turn: Turn,
     note: Note,
-    calls: Mapping[str, encode_blocks.Call],
+    calls: Mapping[str, Call],
     steps: list[dict[str, Any]],
 ) -> None:
     for index, block in enumerate(turn.blocks):
@@ -170,8 +251,8 @@ def _encode_tool_results(
             continue
         if not note:
             request.record_field_losses(turn, index, *UNSUPPORTED_FIELDS, "resolution", "title", "note")
-        call = calls.get(block.tool_use_id) or encode_blocks.Call("unknown")
-        native = encode_blocks.encode_tool_result(block, call, request.tool_id(block.tool_use_id))
+        call = calls.get(block.tool_use_id) or Call("unknown")
+        native = encode_tool_result(block, call, request.tool_id(block.tool_use_id))
         native = request.restore_block(turn, index, native) if note else native
         if not note.get("inside"):
             steps.append(native)
@@ -182,7 +263,7 @@ def _encode_tool_results(
 
 
 def _encode_assistant_turn(
-    request: RequestBuilder, turn: Turn, note: Note, calls: dict[str, encode_blocks.Call]
+    request: RequestBuilder, turn: Turn, note: Note, calls: dict[str, Call]
 ) -> list[dict[str, Any]]:
     """Encode an assistant's turn, and note its calls for their results. Neighbouring contents share one step, unless
     they were read as several."""
@@ -194,10 +275,10 @@ def _encode_assistant_turn(
         if isinstance(block, ToolUseBlock):
             wire_id, is_action = request.tool_id(block.id), block.id in note.get(ACTIONS_NOTE, ())
             block = restore_action(block) if is_action else block
-            calls[block.id] = encode_blocks.Call(block.name, block if is_action else None)
-        own_step = encode_blocks.encode_step(block, wire_id)
+            calls[block.id] = Call(block.name, block if is_action else None)
+        own_step = encode_step(block, wire_id)
         if own_step is None and layout is not None and block.type == "provider" and layout.get(index) == "step":
-            own_step = encode_blocks.encode_block(block)
+            own_step = encode_block(block)
         if own_step is not None:
             steps.append(request.restore_block(turn, index, own_step) if note else own_step)
             continue
@@ -249,7 +330,7 @@ def _apply_step_notes(steps: list[dict[str, Any]], note: Note) -> list[dict[str,
 def _encode_content(request: RequestBuilder, turn: Turn, index: int, note: Note) -> Iterator[dict[str, Any]]:
     block = turn.blocks[index]
     if note and turn.origins[index] != SYNTHETIC:
-        encoded = request.restore_block(turn, index, encode_blocks.encode_block(block))
+        encoded = request.restore_block(turn, index, encode_block(block))
         if "annotations" not in encoded:
             request.record_field_losses(turn, index, "citations")
         yield encoded
@@ -268,4 +349,4 @@ def _encode_content(request: RequestBuilder, turn: Turn, index: int, note: Note)
             # A document cannot be plain text on this wire.
             yield {"type": "text", "text": block.source.data}
             return
-    yield encode_blocks.encode_block(block)
+    yield encode_block(block)

@@ -5,10 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
-from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests import option_table, structured_output
 from dragoman.adapter.requests.option_table import OptionTable
-from dragoman.adapter.requests.projection import Target
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import extra_fields
 from dragoman_adapters.google.options import SAFETY_WORDS, safety_settings
 
@@ -29,7 +28,7 @@ _TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     """Encode everything except the conversation and the tools."""
     encoded: dict[str, Any] = {}
-    in_background = request.used.take("background") is not None and option_support.has_background(request)
+    in_background = request.used.take("background") is not None and option_table.has_background(request)
     if in_background:
         encoded["background"] = True
     elif request.options.stream:
@@ -37,7 +36,7 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     config: dict[str, Any] = {}
     OPTIONS.encode(request, config)
     config |= _encode_thinking(request)
-    choice = option_support.tool_choice(request, tools=tools, reasoning=False)
+    choice = option_table.tool_choice(request, tools=tools, reasoning=False)
     if isinstance(choice, NamedTool):
         config["tool_choice"] = {"allowed_tools": {"mode": "any", "tools": [choice.name]}}
     elif choice is not None:
@@ -48,10 +47,10 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     if config:
         encoded["generation_config"] = config
     if structured_output.should_send_schema(request, tools=tools):
-        schema = schemas.fit_output_schema(request)
+        schema = request.fit_output_schema()
         encoded["response_format"] = {"type": "text", "mime_type": "application/json", "schema": schema}
-    option_support.record_parallel_calls_loss(request, "Google has no such switch")
-    option_support.record_cache_hint_loss(request)
+    option_table.record_parallel_calls_loss(request, "Google has no such switch")
+    option_table.record_cache_hint_loss(request)
     request.record_unused_options(OPTIONS.absent)
     return encoded
 
@@ -62,7 +61,7 @@ def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
         request.record_option_loss("thinking", "it cannot be switched off here; the least level is asked for")
         return {"thinking_level": "minimal"}
     config: dict[str, Any] = {"thinking_summaries": "auto"} if thinking else {}
-    if effort is not None and (level := option_support.nearest_effort(request, effort, EFFORTS)) is not None:
+    if effort is not None and (level := option_table.nearest_effort(request, effort, EFFORTS)) is not None:
         config["thinking_level"] = level
     return config
 

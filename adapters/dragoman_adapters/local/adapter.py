@@ -1,21 +1,19 @@
 """The adapter for models that run in this process."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
-from dragoman.adapter.errors import ProviderError
+from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.facts.capabilities import ModelTable
-from dragoman.adapter.replies.error_context import ErrorContext
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
-from dragoman.canonical.message import Message
+from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.local import decode, encode, errors
 from dragoman_adapters.local.options import decode_options
-from dragoman_adapters.local.stream import LocalStreamDecoder
+
+if TYPE_CHECKING:
+    from dragoman.adapter.replies.stream_decoder import StreamDecoder
 
 
 class LocalAdapter(WireAdapter):
@@ -30,8 +28,7 @@ class LocalAdapter(WireAdapter):
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         return encode.encode_body(request, tools)
 
-    def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
-        return decode.decode_message(native, reply)
+    decode_message = staticmethod(decode.decode_message)
 
     def decode_request(
         self, native: dict[str, Any], reader: HistoryReader
@@ -39,8 +36,9 @@ class LocalAdapter(WireAdapter):
         decode.decode_history(native, reader)
         return decode.decode_tools(native), decode_options(native, self.target, reader.context)
 
-    def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-        return errors.decode_error(native, origin)
+    decode_error = staticmethod(errors.decode_error)
 
-    def decoder(self, context: RequestContext) -> StreamDecoder:
+    def decoder(self, context: RequestContext) -> "StreamDecoder":
+        from dragoman_adapters.local.stream import LocalStreamDecoder  # imported late: only streams need it
+
         return LocalStreamDecoder(self.provider, context)

@@ -28,22 +28,15 @@ def decode_message(
         decode_block(item, reply.call_id(index, item.get("id")) if item["type"] == "call" else "")
         for index, item in enumerate(native["content"])
     ]
+    stop = native.get("stop")
     return reply.build(
         content,
         model=native.get("model"),
-        stop_reason=_decode_stop_reason(native.get("stop"), status),
+        stop_reason=STOP_REASONS.get(stop, StopReason.END_TURN) if stop else None,
         usage=decode_usage(native.get("usage")),
         raw={},
         status=status,
     )
-
-
-def _decode_stop_reason(native: str | None, status: MessageStatus) -> StopReason | None:
-    if status is MessageStatus.CANCELLED:
-        return StopReason.CANCELLED
-    if status is MessageStatus.ERROR:
-        return StopReason.ERROR
-    return STOP_REASONS.get(native, StopReason.END_TURN) if native else None
 
 
 def decode_usage(native: dict[str, Any] | None) -> TokenUsage | None:

@@ -6,8 +6,7 @@ from typing import Any
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests.option_table import OptionTable
-from dragoman.adapter.requests.projection import Target
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import extra_fields
 
 OPTIONS = OptionTable(

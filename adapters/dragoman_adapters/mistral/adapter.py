@@ -9,7 +9,7 @@ from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_chat.dialect import Dialect
 
 if TYPE_CHECKING:
-    from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter
+    from dragoman.adapter.operations.embeddings import EmbeddingAdapter
 
 MISTRAL = Dialect(
     max_tokens="max_tokens",

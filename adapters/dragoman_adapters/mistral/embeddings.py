@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from dragoman.adapter.operations.embeddings.capabilities import EmbeddingTable
+from dragoman.adapter.operations.embeddings import EmbeddingTable
 from dragoman_adapters.openai_platform.embeddings import OpenAIEmbeddings
 
 

@@ -60,19 +60,15 @@ def decode_message(
     return reply.build(
         content,
         model=native.get("model"),
-        stop_reason=_decode_stop_reason(native.get("done_reason"), bool(calls), status),
+        stop_reason=_decode_stop_reason(native.get("done_reason"), bool(calls)),
         usage=decode_usage(native),
         raw=raw,
         status=status,
     )
 
 
-def _decode_stop_reason(native: str | None, has_calls: bool, status: MessageStatus) -> StopReason | None:
+def _decode_stop_reason(native: str | None, has_calls: bool) -> StopReason:
     """Decode the stop reason. The server says "stop" for calls as well, so the blocks decide."""
-    if status is MessageStatus.CANCELLED:
-        return StopReason.CANCELLED
-    if status is MessageStatus.ERROR:
-        return StopReason.ERROR
     if has_calls and native != "length":
         return StopReason.TOOL_USE
     return STOP_REASONS.get(native or "stop", StopReason.END_TURN)

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from dragoman.adapter.operations.embeddings.capabilities import EmbeddingTable
-from dragoman.adapter.operations.embeddings.contract import (
+from dragoman.adapter.operations.embeddings import (
     EmbeddingAdapter,
     EmbeddingInput,
     EmbeddingOptions,
+    EmbeddingTable,
     NativeEmbeddings,
 )
 from dragoman.adapter.wire import WireResponse

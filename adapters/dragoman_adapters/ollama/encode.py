@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import schemas
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
@@ -38,7 +37,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
         request.turns, lambda turns: [message for turn in turns for message in _encode_turn(request, turn, names)]
     )
     encoded |= encode_options(request)
-    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+    usable = request.fit_tools(tools)
     if usable and request.options.tool_choice != "none":
         encoded["tools"] = [encode_tool(definition) for definition in usable]
     return encoded
@@ -57,7 +56,8 @@ def _encode_turn(request: RequestBuilder, turn: Turn, names: dict[str, str]) -> 
     """Encode a turn as one message; several tool results become several. ``names`` are the tools by call."""
     if (text := turn.plain_text("ollama")) is not None:
         return [{"role": _ROLES.get(turn.role, turn.role.value), "content": text}]
-    for index in range(len(turn.blocks)):
+    is_simple = turn.is_simple("ollama")
+    for index in () if is_simple else range(len(turn.blocks)):
         request.record_field_losses(turn, index, *_UNSUPPORTED_FIELDS)
     if turn.role is Role.TOOL:
         return [
@@ -71,15 +71,22 @@ def _encode_turn(request: RequestBuilder, turn: Turn, names: dict[str, str]) -> 
         if isinstance(block, ToolUseBlock):
             names[block.id] = block.name
             calls.append(encode_tool_call(block, request.tool_id, notes.get(str(origin), {})))
-    for index in turn.texts_after_calls():
-        request.record_block_loss(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
-    for index in turn.late_thinking():
-        request.record_block_loss(turn, index, LossKind.FLATTENED, "thinking goes first, as one text", Severity.INFO)
-    _record_text_losses(request, turn)
+    if not is_simple:
+        _record_order_losses(request, turn)
+    if len(turn.blocks) - len(calls) > 1:
+        _record_text_losses(request, turn)
     encoded = encode_message(_ROLES.get(turn.role, str(turn.role)), turn.blocks)
     if calls:
         encoded["tool_calls"] = calls
     return [apply_diff(encoded, turn.raw("ollama").get("residue"))]
+
+
+def _record_order_losses(request: RequestBuilder, turn: Turn) -> None:
+    """Record texts and thinking that go to another place of the message."""
+    for index in turn.texts_after_calls():
+        request.record_block_loss(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
+    for index in turn.late_thinking():
+        request.record_block_loss(turn, index, LossKind.FLATTENED, "thinking goes first, as one text", Severity.INFO)
 
 
 def _record_text_losses(request: RequestBuilder, turn: Turn) -> None:

@@ -5,10 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
-from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests import option_table, structured_output
 from dragoman.adapter.requests.option_table import OptionTable
-from dragoman.adapter.requests.projection import Target
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import extra_fields
 
 CONVERSATION = ("model", "messages", "tools")
@@ -41,20 +40,20 @@ def encode_options(request: RequestBuilder) -> dict[str, Any]:
         encoded["think"] = think
     if structured_output.should_send_schema(request, tools=False):
         is_any = structured_output.asks_for_any_object(request.options)
-        encoded["format"] = "json" if is_any else schemas.fit_output_schema(request)
+        encoded["format"] = "json" if is_any else request.fit_output_schema()
     settings: dict[str, Any] = {}
     OPTIONS.encode(request, settings)
     if settings:
         encoded["options"] = settings
     if (duration := take("keep_alive")) is not None:
         encoded["keep_alive"] = duration
-    option_support.encode_logprobs(request, encoded, "logprobs", "top_logprobs")
+    option_table.encode_logprobs(request, encoded, "logprobs", "top_logprobs")
     if (choice := take("tool_choice")) == "required" or isinstance(choice, NamedTool):
         request.record_option_loss("tool_choice", "Ollama cannot be forced to call a tool; it may choose")
-    option_support.record_parallel_calls_loss(request, "Ollama has no such switch")
+    option_table.record_parallel_calls_loss(request, "Ollama has no such switch")
     if take("thinking_budget") is not None:
         request.record_option_loss("thinking_budget", "Ollama takes levels, not budgets")
-    option_support.record_cache_hint_loss(request)
+    option_table.record_cache_hint_loss(request)
     request.record_unused_options(OPTIONS.absent)
     return encoded
 
@@ -73,7 +72,7 @@ def _encode_thinking(request: RequestBuilder) -> bool | str | None:
         return None
     if effort is None:
         return thinking
-    return option_support.nearest_effort(request, effort, EFFORTS)
+    return option_table.nearest_effort(request, effort, EFFORTS)
 
 
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
@@ -85,7 +84,7 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
     options = AdapterOptions(
         **values,
         keep_alive=native.get("keep_alive"),
-        logprobs=option_support.decode_logprobs(native, "logprobs", "top_logprobs"),
+        logprobs=option_table.decode_logprobs(native, "logprobs", "top_logprobs"),
         output_schema=_decode_output_schema(schema),
         thinking=think if isinstance(think, bool) else None,
         effort=think if isinstance(think, str) else None,

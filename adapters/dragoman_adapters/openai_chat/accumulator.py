@@ -5,7 +5,7 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman_adapters.openai_chat.decode_blocks import REFERENCES
-from dragoman_adapters.openai_chat.encode_blocks import Piece
+from dragoman_adapters.openai_chat.encode import Piece
 
 
 class FieldAccumulator:

@@ -4,17 +4,18 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
-from dragoman.adapter.errors import DragomanError, ProviderError
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
+from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.facts.capabilities import EMULATED, NATIVE, AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireResponse
+from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import Usage
@@ -22,14 +23,14 @@ from dragoman_adapters.openai_chat import decode, encode, errors
 from dragoman_adapters.openai_chat.cache_marks import FIELD
 from dragoman_adapters.openai_chat.dialect import OPENAI, Dialect
 from dragoman_adapters.openai_chat.options import CONVERSATION, decode_options
-from dragoman_adapters.openai_chat.stream import ChatStreamDecoder
 
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.operations.batch_api import BatchApi
-    from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter
+    from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
+    from dragoman.adapter.replies.stream_decoder import StreamDecoder
 
 
 class ChatAdapter(WireAdapter):
@@ -95,7 +96,7 @@ class ChatAdapter(WireAdapter):
         return encode.encode_body(request, tools, self.dialect)
 
     def parse_reply(self, response: WireResponse) -> dict[str, Any]:
-        native = super().parse_reply(response)
+        native = wirejson.loads_object(response.body)
         if (failed := errors.find_embedded_error(native, self.dialect)) is not None:
             raise errors.decode_error(failed, ErrorContext(self.provider, self.model, headers=response.headers))
         return native
@@ -124,10 +125,11 @@ class ChatAdapter(WireAdapter):
         )
         return tools, options
 
-    def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-        return errors.decode_error(native, origin)
+    decode_error = staticmethod(errors.decode_error)
 
-    def decoder(self, context: RequestContext) -> StreamDecoder:
+    def decoder(self, context: RequestContext) -> "StreamDecoder":
+        from dragoman_adapters.openai_chat.stream import ChatStreamDecoder  # imported late: only streams need it
+
         return ChatStreamDecoder(self.provider, context, self.dialect)
 
     def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:

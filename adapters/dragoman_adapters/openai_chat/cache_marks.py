@@ -10,8 +10,7 @@ from itertools import starmap
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import option_support
-from dragoman.adapter.requests.cache_breakpoints import place_breakpoints
+from dragoman.adapter.requests import option_table
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
 from dragoman.canonical.blocks import (
@@ -40,7 +39,7 @@ def encode_option(request: RequestBuilder, encoded: dict[str, Any]) -> None:
         reason = f"prompt_cache: {request.target.model} caches for as long as its endpoint sees fit"
         request.record_loss(LossKind.OPTION, reason, Severity.INFO)
     elif not place and (requested == "1h" or not request.target.capabilities.supports_prompt_caching):
-        option_support.record_cache_hint_loss(request)
+        option_table.record_cache_hint_loss(request)
 
 
 def mark_instructions(request: RequestBuilder, turn: Turn, message: dict[str, Any]) -> dict[str, Any]:
@@ -66,7 +65,7 @@ def find_marked(request: RequestBuilder, turn: Turn) -> set[int]:
     """Return the indexes of the blocks of a turn that get a mark (`MessageMetadata.cache_breakpoints`)."""
     if not (turn.message.metadata.cache_breakpoints and request.target.marks_cache):
         return set()  # a loss already
-    return place_breakpoints(request, turn, starmap(_problem, turn.iter_blocks()))
+    return request.place_breakpoints(turn, starmap(_problem, turn.iter_blocks()))
 
 
 def with_mark(request: RequestBuilder, note: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -24,11 +24,11 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.guard import copy_json
 from dragoman.canonical.message import Alternative, Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.tools.client import CustomTool
+from dragoman.canonical.tools.base import CustomTool
 from dragoman.canonical.usage import TokenUsage
-from dragoman_adapters.openai_chat import decode_blocks, encode, encode_blocks, thinking_details
+from dragoman_adapters.openai_chat import decode_blocks, encode, thinking_details
 from dragoman_adapters.openai_chat.dialect import Dialect, first_filled
-from dragoman_adapters.openai_chat.encode_blocks import Piece
+from dragoman_adapters.openai_chat.encode import Piece
 
 STOP_REASONS = {
     "stop": StopReason.END_TURN,
@@ -126,12 +126,12 @@ def decode_message(
     return reply.build(
         content,
         model=native.get("model") or None,
-        stop_reason=_decode_stop_reason(finish, content, pieces, status),
+        stop_reason=_decode_stop_reason(finish, content, pieces),
         usage=decode_usage(native, dialect),
         raw={key: value for key, value in raw.items() if value},
         status=status,
         alternatives=[
-            _decode_alternative(other, reply, dialect, status)
+            _decode_alternative(other, reply, dialect)
             for other in sorted(raw["choices"], key=lambda each: each.get("index") or 0)
         ],
         known=KNOWN_NAMES,
@@ -144,9 +144,7 @@ def decode_counts(native: dict[str, Any], dialect: Dialect) -> ReplyCounts:
     return ReplyCounts(native.get("model") or None, decode_usage(native, dialect))
 
 
-def _decode_alternative(
-    choice: Mapping[str, Any], reply: ReplyBuilder, dialect: Dialect, status: MessageStatus
-) -> Alternative:
+def _decode_alternative(choice: Mapping[str, Any], reply: ReplyBuilder, dialect: Dialect) -> Alternative:
     """Decode another choice than the first one."""
     native_message, index = _native_message(choice), choice.get("index")
     pieces, finish = decode_blocks.split_message(native_message, dialect), choice.get("finish_reason")
@@ -159,7 +157,7 @@ def _decode_alternative(
         truncated_calls(pieces, finish),
     )
     content = _attach_citations(content, native_message.get("annotations"))
-    return Alternative(content=tuple(content), stop_reason=_decode_stop_reason(finish, content, pieces, status))
+    return Alternative(content=tuple(content), stop_reason=_decode_stop_reason(finish, content, pieces))
 
 
 def first_choice(native: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,8 +186,8 @@ def truncated_calls(pieces: Sequence[Piece], finish: str | None) -> list[int]:
 def _covered_message_fields(dialect: Dialect, native: Mapping[str, Any]) -> frozenset[str]:
     """Return the fields of a message that its blocks hold."""
     fields = _block_fields(dialect.reasoning_fields)
-    has_images = encode_blocks.IMAGES_FIELD in native and decode_blocks.generated_images(native)
-    return fields | {encode_blocks.IMAGES_FIELD} if has_images else fields
+    has_images = encode.IMAGES_FIELD in native and decode_blocks.generated_images(native)
+    return fields | {encode.IMAGES_FIELD} if has_images else fields
 
 
 @cache
@@ -201,15 +199,9 @@ def _uncovered_values(native: Mapping[str, Any], covered: Collection[str]) -> di
     return {key: value for key, value in native.items() if key not in covered and value not in (None, "", [], {})}
 
 
-def _decode_stop_reason(
-    native: str | None, content: Iterable[ContentBlock], pieces: Iterable[Piece], status: MessageStatus
-) -> StopReason | None:
+def _decode_stop_reason(native: str | None, content: Iterable[ContentBlock], pieces: Iterable[Piece]) -> StopReason:
     """Decode the stop reason. Many servers say "stop", or nothing, for calls and refusals as well, so the blocks
     decide."""
-    if status is MessageStatus.CANCELLED:
-        return StopReason.CANCELLED
-    if status is MessageStatus.ERROR:
-        return StopReason.ERROR
     reason = STOP_REASONS.get(native or "stop", StopReason.END_TURN)
     if reason is StopReason.END_TURN:
         if any(isinstance(block, ToolUseBlock) for block in content):
@@ -239,7 +231,7 @@ def _decode_blocks(
         content.append(block)
         if piece[0] != "audio":  # audio of the model goes back as its transcript
             own_id = decode_blocks.native_id(piece) or ""
-            ours = encode_blocks.encode_block(block, note, lambda _, own_id=own_id: own_id, dialect)  # type: ignore[misc]
+            ours = encode.encode_block(block, note, lambda _, own_id=own_id: own_id, dialect)  # type: ignore[misc]
             note |= difference(piece, ours)
         if note:
             notes[str(position)] = note

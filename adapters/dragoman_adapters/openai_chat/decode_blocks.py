@@ -15,9 +15,9 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolUseBlock,
 )
-from dragoman_adapters.openai_chat import encode_blocks, media, thinking_details
+from dragoman_adapters.openai_chat import encode, media, thinking_details
 from dragoman_adapters.openai_chat.dialect import Dialect
-from dragoman_adapters.openai_chat.encode_blocks import Piece
+from dragoman_adapters.openai_chat.encode import Piece
 
 REFERENCES = "references"
 """Our own field of a text part, for the parts that back the text."""
@@ -39,8 +39,8 @@ def split_message(native: Mapping[str, Any], dialect: Dialect) -> list[Piece]:
         pieces.append(("refusal", refusal))
     if (audio := native.get("audio")) and audio.get("data"):
         pieces.append(("audio", audio))
-    if encode_blocks.IMAGES_FIELD in native:
-        pieces += [(encode_blocks.IMAGES_FIELD, image) for image in generated_images(native)]
+    if encode.IMAGES_FIELD in native:
+        pieces += [(encode.IMAGES_FIELD, image) for image in generated_images(native)]
     pieces += [("tool_calls", call) for call in native.get("tool_calls") or ()]
     if (call := native.get("function_call")) and call.get("name"):
         pieces.append(("function_call", call))
@@ -61,7 +61,7 @@ def _split_reasoning(native: Mapping[str, Any], dialect: Dialect) -> list[Piece]
 def generated_images(native: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the images of a message or a delta; none if the field has another form, which then stays in the raw
     reply."""
-    images = native.get(encode_blocks.IMAGES_FIELD)
+    images = native.get(encode.IMAGES_FIELD)
     return images if isinstance(images, list) and all(map(_is_image, images)) else []
 
 
@@ -86,7 +86,7 @@ def join_pieces(pieces: Sequence[Piece]) -> dict[str, Any]:
             )
         ]
     for field, value in pieces:
-        if field in encode_blocks.LIST_FIELDS:
+        if field in encode.LIST_FIELDS:
             message.setdefault(field, []).append(value)
         elif field != "content":
             message[field] = message[field] + value if isinstance(message.get(field), str) else value
@@ -137,7 +137,7 @@ def decode_block(
             return TextBlock(text=value), {"field": field}
         case thinking_details.DETAILS_FIELD:
             return thinking_details.decode_detail(value, provider)
-        case encode_blocks.IMAGES_FIELD:
+        case encode.IMAGES_FIELD:
             return _decode_part(value, provider)[0], {"field": field}
         case "audio":
             source = MediaSource(kind="base64", data=value["data"])

@@ -16,7 +16,7 @@ from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.wirejson import Path, lookup_path, split_path
 from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import JsonObject
-from dragoman_adapters.openai_platform.service_tiers import MAX_USER_LENGTH, SERVICE_TIERS
+from dragoman_adapters.openai_platform.options import MAX_USER_LENGTH, SERVICE_TIERS
 
 
 class Dialect(FrozenModel):

@@ -1,37 +1,121 @@
-"""Encodes the body of a chat request (docs/reference/wires/openai-chat.md)."""
+"""Encodes the body of a chat request (docs/reference/wires/openai-chat.md).
 
-from collections.abc import Iterator, Mapping, Sequence
+Blocks are encoded as pieces of a message. A piece is a field of a message and one value of it: a content part, a tool
+call, the refusal, the reasoning. The note of a piece, kept in provider_raw, is what it holds beyond our encoding of its
+block. It has more keys: ``field`` if the block belongs in another field than usual, ``kind`` if it has another type,
+and ``inner`` for the difference of the object under the piece's type name.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from dragoman.adapter import wirejson
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import schemas
-from dragoman.adapter.requests.block_fields import BlockField, has_all_fields_everywhere
+from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import (
     AudioBlock,
     ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    ProviderBlock,
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
+    VideoBlock,
 )
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_adapters.openai_chat import cache_marks, encode_blocks, options, thinking_details
+from dragoman_adapters.openai_chat import cache_marks, media, options, thinking_details
 from dragoman_adapters.openai_chat.dialect import Dialect
-from dragoman_adapters.openai_chat.encode_blocks import Note, ToolId
 
+IMAGES_FIELD = "images"
+"""The field in which routers such as OpenRouter return generated images; OpenAI's own models return none."""
+LIST_FIELDS = frozenset({"tool_calls", thinking_details.DETAILS_FIELD, IMAGES_FIELD})
+"""Fields of a message that hold a list, with a piece for each item."""
+
+Piece = tuple[str, Any]
+Note = Mapping[str, Any]
+ToolId = Callable[[str], str]
+
+
+def encode_block(content: ContentBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> Piece:
+    """Encode a block and apply its note."""
+    if isinstance(content, ToolUseBlock):
+        field, value = _encode_tool_call(content, note, tool_id, dialect)
+    elif isinstance(content, TextBlock):
+        kind = note.get("kind", "text")
+        is_refusal = note.get("field") == "refusal"
+        field, value = ("refusal", content.text) if is_refusal else ("content", {"type": kind, kind: content.text})
+    else:
+        field, value = _encode_other(content, note, dialect)
+    return field, _apply_note(value, note) if note and isinstance(value, dict) else value
+
+
+def _encode_other(content: ContentBlock, note: Note, dialect: Dialect) -> Piece:
+    """Encode a block that is neither a text nor a call."""
+    match content:
+        case RedactedThinkingBlock():
+            return thinking_details.DETAILS_FIELD, thinking_details.encode_detail(content, note)
+        case ThinkingBlock():
+            field = note.get("field") or _thinking_field(content, dialect)
+            if field == thinking_details.DETAILS_FIELD:
+                return field, thinking_details.encode_detail(content, note)
+            if field != "content":
+                return field, content.text
+            thought = {"type": "thinking", "thinking": [{"type": "text", "text": content.text}]}
+            return "content", thought | ({"signature": content.signature} if content.signature else {})
+        case ImageBlock() if note.get("field") == IMAGES_FIELD:
+            return IMAGES_FIELD, media.encode_media(content, dialect)
+        case ImageBlock() | VideoBlock() | AudioBlock() | DocumentBlock():
+            return "content", media.encode_media(content, dialect)
+        case ProviderBlock():
+            return note.get("field", "content"), dict(content.data)
+        case _:
+            raise TypeError(f"the projection let a {content.type} block through")
+
+
+def _thinking_field(content: ThinkingBlock, dialect: Dialect) -> str:
+    if dialect.thinking_parts:
+        return "content"
+    return (
+        thinking_details.DETAILS_FIELD
+        if content.signature and dialect.reasoning_details
+        else dialect.reasoning_fields[0]
+    )
+
+
+def _encode_tool_call(call: ToolUseBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> Piece:
+    as_received = call.raw_input if dialect.free_arguments else None
+    function = {"name": call.name, "arguments": as_received or wirejson.dumps_text(call.input)}
+    if note.get("field") == "function_call":
+        return "function_call", function
+    if note.get("kind") == "custom":
+        custom = {"name": call.name, "input": call.raw_input or call.input.get("input", "")}
+        return "tool_calls", {"id": tool_id(call.id), "type": "custom", "custom": custom}
+    return "tool_calls", {"id": tool_id(call.id), "type": "function", "function": function}
+
+
+def _apply_note(value: dict[str, Any], note: Note) -> dict[str, Any]:
+    if "inner" in note and (inner := value.get("type")) in value:
+        value = {**value, inner: apply_diff(value[inner], note["inner"])}
+    return apply_diff(value, note)
+
+
+_NO_NOTE: Note = {}
+_TEXT_FIELDS = {"type", "text"}
 PiecesByField = dict[str, list[Any]]
 """The encoded pieces of a message's blocks, by the message's field."""
 
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition], dialect: Dialect) -> dict[str, Any]:
     """Encode the whole body."""
-    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+    usable = request.fit_tools(tools)
     encoded: dict[str, Any] = {"model": request.target.model}
     encoded |= options.encode_options(request, dialect, tools=bool(usable))
     history = request.encode_history(request.turns, partial(encode_messages, request, dialect))
@@ -55,7 +139,7 @@ def encode_messages(request: RequestBuilder, dialect: Dialect, turns: Sequence[T
         if turn.role is Role.TOOL:
             encoded += _encode_tool_results(request, turn, names, dialect)
             continue
-        if not turn.plain:
+        if dialect.tool_name and not turn.plain:
             names |= {block.id: block.name for block in turn.blocks if isinstance(block, ToolUseBlock)}
         message_object = _encode_turn(request, turn, dialect)
         if request.options.prompt_cache:
@@ -81,6 +165,9 @@ def _content_parts(message: Mapping[str, Any]) -> list[Any]:
 def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[str, Any]:
     if (text := turn.plain_text(request.provider)) is not None:
         return {"role": turn.role.value, "content": text}
+    if turn.is_simple(request.provider):
+        pieces = encode_pieces([(block, _NO_NOTE) for block in turn.blocks], request.tool_id, dialect)
+        return _encode_pieces(request, turn, pieces, {}, dialect)
     # A synthetic turn, or one with another role now, does not have the message's notes.
     raw = turn.raw(request.provider) if turn.role is turn.message.role else {}
     marked = cache_marks.find_marked(request, turn)
@@ -99,11 +186,16 @@ def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[
             request.record_block_loss(
                 turn, index, LossKind.FLATTENED, "thinking goes first, as one text", Severity.INFO
             )
-    pieces = encode_pieces(blocks, request.tool_id, dialect)
+    encoded = _encode_pieces(request, turn, encode_pieces(blocks, request.tool_id, dialect), raw, dialect)
+    return cache_marks.mark_message(request, encoded) if marked else encoded
+
+
+def _encode_pieces(
+    request: RequestBuilder, turn: Turn, pieces: PiecesByField, raw: Note, dialect: Dialect
+) -> dict[str, Any]:
     if dialect.reasoning_required and "tool_calls" in pieces and options.may_reason(request):
         pieces.setdefault(dialect.reasoning_fields[0], [""])
-    encoded = encode_message(str(turn.role), pieces, raw, dialect)
-    return cache_marks.mark_message(request, encoded) if marked else encoded
+    return encode_message(turn.role.value, pieces, raw, dialect)
 
 
 def _blocks_with_notes(turn: Turn, raw: Note) -> Iterator[tuple[ContentBlock, Note]]:
@@ -115,7 +207,7 @@ def _blocks_with_notes(turn: Turn, raw: Note) -> Iterator[tuple[ContentBlock, No
 
 def _should_send(request: RequestBuilder, turn: Turn, index: int, note: Note, dialect: Dialect) -> bool:
     """Whether the wire supports a block. Unsupported blocks and fields are recorded as losses."""
-    if has_all_fields_everywhere(turn.blocks[index]):
+    if turn.portable:
         return True
     if not turn.raw(request.provider):
         request.record_field_losses(turn, index, *_unsupported_fields(turn.blocks[index], dialect))
@@ -179,9 +271,12 @@ def encode_pieces(blocks: Sequence[tuple[ContentBlock, Note]], tool_id: ToolId, 
     """Encode blocks with their notes as pieces by field."""
     pieces: PiecesByField = {}
     for block, note in blocks:
-        field, value = encode_blocks.encode_block(block, note, tool_id, dialect)
-        pieces.setdefault(field, []).append(value)
-        if isinstance(block, TextBlock) and _has_references(block, dialect):
+        field, value = encode_block(block, note, tool_id, dialect)
+        if field in pieces:
+            pieces[field].append(value)
+        else:
+            pieces[field] = [value]
+        if isinstance(block, TextBlock) and block.citations and _has_references(block, dialect):
             pieces[field] += [dict(source.data or {}) for source in block.citations]
     return pieces
 
@@ -190,7 +285,7 @@ def encode_message(role: str, pieces: PiecesByField, raw: Note, dialect: Dialect
     """Encode a message. Fields noted in ``raw`` are restored if no block covers them."""
     encoded: dict[str, Any] = {"role": role, "content": _encode_content(role, pieces, raw, dialect)}
     for field, values in pieces.items():
-        if field in encode_blocks.LIST_FIELDS:
+        if field in LIST_FIELDS:
             encoded[field] = values
         elif field != "content":
             encoded[field] = "".join(values) if isinstance(values[0], str) else values[-1]
@@ -204,12 +299,11 @@ def _encode_content(role: str, pieces: PiecesByField, raw: Note, dialect: Dialec
     values = pieces.get("content", [])
     if not values:
         return "" if pieces.keys().isdisjoint(("tool_calls", "function_call", "refusal")) else None
-    if all(value.keys() == {"type", "text"} for value in values) and not raw.get("list"):
-        if len(values) == 1:
-            return values[0]["text"]
-        if role not in dialect.part_roles:
-            return "\n".join(value["text"] for value in values)
-    return values
+    if (raw and raw.get("list")) or (len(values) > 1 and role in dialect.part_roles):
+        return values
+    if any(value.keys() != _TEXT_FIELDS for value in values):
+        return values
+    return "\n".join([value["text"] for value in values])
 
 
 def _drop_covered(residue: Note, pieces: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
@@ -230,13 +324,19 @@ def _encode_tool_results(
     request: RequestBuilder, turn: Turn, names: Mapping[str, str], dialect: Dialect
 ) -> list[dict[str, Any]]:
     encoded: list[dict[str, Any]] = []
+    if turn.is_simple(request.provider) and not dialect.tool_name:
+        for block in turn.blocks:
+            if isinstance(block, ToolResultBlock) and isinstance(text := block.content[0], TextBlock):
+                answered = request.tool_id(block.tool_use_id)
+                encoded.append({"role": "tool", "tool_call_id": answered, "content": text.text})
+        return encoded
     raw = turn.raw(request.provider)
     is_own = bool(raw)
     marked = cache_marks.find_marked(request, turn)
     for index, (block, note) in enumerate(_blocks_with_notes(turn, raw)):
         if not isinstance(block, ToolResultBlock):
             continue
-        if not has_all_fields_everywhere(block):
+        if not turn.portable:
             request.record_field_losses(turn, index, "errors", *(() if is_own else _unsupported_fields(block, dialect)))
         answer = encode_tool_result(block, note, request.tool_id, dialect)
         # A result that was changed has no note that names its tool.
@@ -254,8 +354,8 @@ def _has_name(raw: Mapping[str, Any]) -> bool:
 
 def encode_tool_result(block: ToolResultBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> dict[str, Any]:
     """Encode a tool result. Texts are joined by line feeds, unless the provider's own was a list."""
-    notes = note.get("parts", {})
-    parts_of = [(part, notes.get(str(index), {})) for index, part in enumerate(block.content)]
+    notes = note.get("parts", {}) if note else _NO_NOTE
+    parts_of = [(part, notes.get(str(index), {}) if notes else {}) for index, part in enumerate(block.content)]
     pieces = encode_pieces(parts_of, tool_id, dialect)
     encoded: dict[str, Any] = {"role": "tool", "tool_call_id": tool_id(block.tool_use_id)}
     encoded["content"] = _encode_content("tool", pieces, note, dialect)

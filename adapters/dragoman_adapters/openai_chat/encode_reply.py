@@ -20,9 +20,9 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.usage import TokenUsage
-from dragoman_adapters.openai_chat import encode, encode_blocks, media
+from dragoman_adapters.openai_chat import encode, media
 from dragoman_adapters.openai_chat.dialect import Dialect
-from dragoman_adapters.openai_chat.encode_blocks import Note
+from dragoman_adapters.openai_chat.encode import Note
 from dragoman_adapters.openai_platform.custom_tools import custom_names, free_text
 
 REPLY_PREFIX, TOOL_PREFIX = "chatcmpl-", "call_"
@@ -145,7 +145,7 @@ def _encode_message(message: Message, writer: ReplyWriter, dialect: Dialect) -> 
     if calls:
         encoded["tool_calls"] = calls
     if images:
-        encoded[encode_blocks.IMAGES_FIELD] = images
+        encoded[encode.IMAGES_FIELD] = images
     return encoded
 
 
@@ -180,7 +180,7 @@ def _encode_call(call: ToolUseBlock, tool_id: str, writer: ReplyWriter, dialect:
     if call.name in custom_names(writer.client_fields):
         arguments = wirejson.dumps_text(call.input) if call.raw_input is None else call.raw_input
         return custom_call(tool_id, call.name, free_text(arguments))
-    encoded: dict[str, Any] = encode_blocks.encode_block(call, {}, lambda _: tool_id, dialect)[1]
+    encoded: dict[str, Any] = encode.encode_block(call, {}, lambda _: tool_id, dialect)[1]
     return encoded
 
 

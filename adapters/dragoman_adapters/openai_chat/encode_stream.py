@@ -8,7 +8,7 @@ from dragoman.adapter.answers.stream_encoder import CALL, THINKING, ReplyStreamE
 from dragoman.adapter.errors import DragomanError
 from dragoman.canonical.blocks import Citation, ContentBlock, ImageBlock, TextBlock
 from dragoman.canonical.message import Message
-from dragoman_adapters.openai_chat import encode_blocks, encode_reply
+from dragoman_adapters.openai_chat import encode, encode_reply
 from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_platform.custom_tools import custom_names, free_text
 from dragoman_adapters.openai_platform.encode_errors import error_object
@@ -91,7 +91,7 @@ class ChatStreamEncoder(ReplyStreamEncoder):
 
     def write_other(self, index: int, block: ContentBlock, message: Message) -> bytes:
         if isinstance(block, ImageBlock) and (image := encode_reply.encode_image(block, self._dialect)):
-            return self._chunk({encode_blocks.IMAGES_FIELD: [image]})
+            return self._chunk({encode.IMAGES_FIELD: [image]})
         encode_reply.record_unsupported(block, index, self.writer)
         return b""
 

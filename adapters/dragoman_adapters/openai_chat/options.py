@@ -7,15 +7,14 @@ from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests import option_table, structured_output
 from dragoman.adapter.requests.option_table import read_option
-from dragoman.adapter.requests.projection import Target
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import extra_fields
 from dragoman.adapter.wirejson import assign_path, lookup_path
 from dragoman_adapters.openai_chat import cache_marks
 from dragoman_adapters.openai_chat.dialect import Dialect
-from dragoman_adapters.openai_platform.strict_schema import strict_schema
+from dragoman_adapters.openai_platform.options import strict_schema
 
 CONVERSATION = ("model", "messages", "tools", "functions")
 """The fields of a request that are not options."""
@@ -36,7 +35,7 @@ def encode_options(request: RequestBuilder, dialect: Dialect, *, tools: bool) ->
     level = _encode_thinking(request, dialect, encoded, tools=tools)
     table.encode(request, encoded, reasoning=level != "none")
     if dialect.logprobs:
-        option_support.encode_logprobs(request, encoded, "logprobs", "top_logprobs", reasoning=level != "none")
+        option_table.encode_logprobs(request, encoded, "logprobs", "top_logprobs", reasoning=level != "none")
     if request.used.take("output_schema") is not None:
         _encode_response_format(request, dialect, encoded, tools=tools)
     cache_marks.encode_option(request, encoded)
@@ -69,7 +68,7 @@ def _encode_thinking(request: RequestBuilder, dialect: Dialect, encoded: dict[st
             request.record_option_loss("thinking_budget", f"{request.target.model} takes levels of effort, no budget")
         else:
             limit = request.options.max_output_tokens or capabilities.max_output_tokens
-            if (fitted := option_support.thinking_budget(request, budget, limit)) is not None:
+            if (fitted := option_table.thinking_budget(request, budget, limit)) is not None:
                 assign_path(encoded, dialect.thinking_budget, fitted)
     level = _choose_effort(request, dialect, "none" if is_off else effort, tools=tools)
     if level is not None and dialect.effort is not None:
@@ -101,7 +100,7 @@ def _choose_effort(request: RequestBuilder, dialect: Dialect, requested: str | N
         return None
     if levels is None:
         return requested
-    return option_support.nearest_effort(request, requested, levels)
+    return option_table.nearest_effort(request, requested, levels)
 
 
 def _encode_response_format(request: RequestBuilder, dialect: Dialect, encoded: dict[str, Any], *, tools: bool) -> None:
@@ -112,7 +111,7 @@ def _encode_response_format(request: RequestBuilder, dialect: Dialect, encoded: 
     elif structured_output.asks_for_any_object(request.options):
         encoded["response_format"] = {"type": "json_object"}
     else:
-        schema = schemas.fit_output_schema(request)
+        schema = request.fit_output_schema()
         strict = strict_schema(schema)
         if strict is None:
             request.record_option_loss("output_schema", "the schema has no strict form: it is sent as a hint")
@@ -123,7 +122,7 @@ def _encode_response_format(request: RequestBuilder, dialect: Dialect, encoded: 
 def _encode_tool_choice(
     request: RequestBuilder, dialect: Dialect, encoded: dict[str, Any], *, tools: bool, reasoning: bool
 ) -> None:
-    choice = option_support.tool_choice(request, tools=tools, reasoning=reasoning)
+    choice = option_table.tool_choice(request, tools=tools, reasoning=reasoning)
     if isinstance(choice, NamedTool):
         if dialect.named_tool_choice:
             calls = {} if request.tools is None else request.tools.native_calls
@@ -155,7 +154,7 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         if values["max_output_tokens"] is None:
             values["max_output_tokens"] = read_option("max_output_tokens", name, native.get(name), limited=False)
     if dialect.logprobs:
-        values["logprobs"] = option_support.decode_logprobs(native, "logprobs", "top_logprobs")
+        values["logprobs"] = option_table.decode_logprobs(native, "logprobs", "top_logprobs")
     options = AdapterOptions(
         **values,
         tool_choice=_decode_tool_choice(native.get("tool_choice", native.get("function_call")), dialect),

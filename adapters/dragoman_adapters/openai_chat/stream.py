@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.replies.error_context import ErrorContext
-from dragoman.adapter.replies.framing import Frame, SseDecoder
+from dragoman.adapter.replies.framing import STRING, Frame, SseDecoder, TextFrame
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
-from dragoman.adapter.replies.text_skimmer import STRING, TextFrame
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.events import (
@@ -27,7 +26,7 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.usage import TokenUsage
-from dragoman_adapters.openai_chat import decode, decode_blocks, encode_blocks, errors, thinking_details
+from dragoman_adapters.openai_chat import decode, decode_blocks, encode, errors, thinking_details
 from dragoman_adapters.openai_chat.accumulator import (
     AudioAccumulator,
     CallAccumulator,
@@ -195,7 +194,7 @@ class ChatStreamDecoder(StreamDecoder):
                 return self._call("function_call", value)
             case "audio":
                 return self._audio(value)
-            case encode_blocks.IMAGES_FIELD if images := decode_blocks.generated_images({field: value}):
+            case encode.IMAGES_FIELD if images := decode_blocks.generated_images({field: value}):
                 self._pieces_so_far += [PartAccumulator(image, field) for image in images]
                 return ()
             case _ if field in ("role", *self._dialect.reasoning_fields):
@@ -355,7 +354,7 @@ class ChatStreamDecoder(StreamDecoder):
             decode.decode_message(self._accumulated_reply(), self._reply, self._dialect, pieces=self._pieces())
         )
 
-    def _pieces(self) -> list[encode_blocks.Piece]:
+    def _pieces(self) -> list[encode.Piece]:
         return [item.piece() for item in self._pieces_so_far]
 
     def _accumulated_reply(self) -> dict[str, Any]:
@@ -363,7 +362,7 @@ class ChatStreamDecoder(StreamDecoder):
         others = [other._native_choice(other._pieces()) for _, other in sorted(self._others.items())]
         return {**self._head, "choices": [self._native_choice(()), *others]}
 
-    def _native_choice(self, pieces: Sequence[encode_blocks.Piece]) -> dict[str, Any]:
+    def _native_choice(self, pieces: Sequence[encode.Piece]) -> dict[str, Any]:
         choice = {**self._choice, "message": decode_blocks.join_pieces(pieces) | self._rest.fields()}
         if logprobs := self._logprobs.fields():
             choice["logprobs"] = logprobs

@@ -8,7 +8,7 @@ roles: the prompt is a transcript, whose format is data.
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from dragoman.adapter.contract import AdapterOptions, RequestContext, WireAdapter
+from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
@@ -16,6 +16,7 @@ from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.requests.turns import Turn
 from dragoman.adapter.wire import WireResponse
+from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.blocks import FrozenModel, TextBlock, text_block
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.message import Role

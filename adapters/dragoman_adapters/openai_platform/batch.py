@@ -12,8 +12,7 @@ from dragoman.adapter.operations.batch_api import (
     BatchStatus,
     sum_counts,
 )
-from dragoman.adapter.operations.multipart import encode_form
-from dragoman.adapter.operations.operation import Operation, get_request, post_request
+from dragoman.adapter.operations.operation import Operation, encode_form, get_request, post_request
 from dragoman.adapter.replies.error_context import ErrorContext, parse_error_body
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman_adapters.openai_platform import errors

@@ -25,7 +25,7 @@ from dragoman_adapters.openai_responses.adapter import ResponsesAdapter
 
 if TYPE_CHECKING:
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
-    from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter
+    from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
 
 Api = Literal["chat", "responses"]

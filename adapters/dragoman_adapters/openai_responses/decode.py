@@ -127,10 +127,6 @@ def decode_counts(native: dict[str, Any]) -> ReplyCounts:
 
 def _decode_stop_reason(native: Mapping[str, Any], status: MessageStatus) -> StopReason:
     """Decode the stop reason. The wire has none: it follows from the status and the items."""
-    if status is MessageStatus.CANCELLED:
-        return StopReason.CANCELLED
-    if status is MessageStatus.ERROR:
-        return StopReason.ERROR
     if status is MessageStatus.PARTIAL:
         return StopReason.PAUSE
     if native.get("status") == "incomplete":

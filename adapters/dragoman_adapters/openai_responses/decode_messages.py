@@ -1,4 +1,4 @@
-"""Decodes items into one canonical message: its blocks, and the notes that `encode_messages` needs."""
+"""Decodes items into one canonical message: its blocks, and the notes that `encode` needs."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -6,18 +6,24 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
+    Citation,
     ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    MediaSource,
     ProviderBlock,
+    TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
     text_block,
 )
 from dragoman.canonical.message import Channel, Role
-from dragoman_adapters.openai_responses import decode_blocks, encode_blocks, encode_messages, native_calls
+from dragoman_adapters.openai_responses import encode, encode_blocks, native_calls
 from dragoman_adapters.openai_responses.client_tools import canonical_name
+from dragoman_adapters.openai_responses.encode_blocks import PART_PREFIX
 
-CHANNELS = {phase: channel for channel, phase in encode_messages.PHASES.items()}
+CHANNELS = {phase: channel for channel, phase in encode.PHASES.items()}
 
 CallId = Callable[[str | None], str]
 
@@ -56,21 +62,17 @@ class MessageAccumulator:
             case "reasoning":
                 block = ThinkingBlock(text=join_thinking(native), signature=native.get("encrypted_content") or None)
                 note = _note_reasoning(native)
-                self._add_block(block, note, native, encode_messages.encode_thinking(block, note))
+                self._add_block(block, note, native, encode.encode_thinking(block, note))
             case "function_call":
                 call = self._decode_call(native)
-                self._add_block(
-                    call, {}, native, encode_messages.encode_tool_call(call, lambda _: call_reference(native) or "")
-                )
+                self._add_block(call, {}, native, encode.encode_tool_call(call, lambda _: call_reference(native) or ""))
             case _ if name := native_calls.declared_name(native, self._declared):
                 if native.get("namespace"):
                     name = canonical_name(native)
                 call = ToolUseBlock(
                     id=self._call_id(call_reference(native)), name=name, input=native_calls.read_input(native)
                 )
-                self._add_block(
-                    call, {}, native, encode_messages.encode_tool_call(call, lambda _: call_reference(native) or "")
-                )
+                self._add_block(call, {}, native, encode.encode_tool_call(call, lambda _: call_reference(native) or ""))
             case other:
                 self.blocks.append(ProviderBlock(provider=self.provider, kind=other, data=native))
 
@@ -108,7 +110,7 @@ class MessageAccumulator:
                 self.blocks.append(text_block(part["text"]))  # as below: a plain text leaves nothing to note
                 encoded.append(part)
                 continue
-            block, note = decode_blocks.decode_block(part, self.provider), decode_blocks.note_part(part)
+            block, note = decode_block(part, self.provider), note_part(part)
             encoded.append(self._add_block(block, note, part, encode_blocks.encode_block(block, self._side, note)))
         self._messages.append((start, native, encoded))
 
@@ -129,7 +131,7 @@ class MessageAccumulator:
         self, native: dict[str, Any], encoded: list[dict[str, Any]], channel: Channel | None
     ) -> dict[str, Any]:
         is_string = isinstance(native["content"], str)
-        expected = encode_messages.encode_message(self.role, channel, encoded, {})
+        expected = encode.encode_message(self.role, channel, encoded, {})
         note: dict[str, Any] = {} if isinstance(expected["content"], str) == is_string else {"string": is_string}
         return note | (diff_objects(_without_content(native), _without_content(expected)) or {})
 
@@ -146,7 +148,7 @@ class MessageAccumulator:
 
 def join_thinking(native: Mapping[str, Any]) -> str:
     """Return the parts of the summary, joined by a blank line, or of the reasoning itself if there is no summary."""
-    return encode_messages.SEPARATOR.join(part["text"] for part in native.get("summary") or native.get("content") or ())
+    return encode.SEPARATOR.join(part["text"] for part in native.get("summary") or native.get("content") or ())
 
 
 def _note_reasoning(native: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,7 +169,7 @@ def decode_tool_result(
     if isinstance(answer, list):
         content: list[ContentBlock] = []
         for index, part in enumerate(answer):
-            block, part_note = decode_blocks.decode_block(part, provider), decode_blocks.note_part(part)
+            block, part_note = decode_block(part, provider), note_part(part)
             content.append(block)
             if part_note := {
                 **part_note,
@@ -178,9 +180,77 @@ def decode_tool_result(
     else:
         content = [text_block(answer)] if answer else []
     result = ToolResultBlock(tool_use_id=tool_use_id, content=tuple(content))
-    encoded = encode_messages.encode_tool_result(result, lambda _: native.get("call_id", ""), note)
+    encoded = encode.encode_tool_result(result, lambda _: native.get("call_id", ""), note)
     return result, note | (diff_objects(native, encoded) or {})
 
 
 def _without_content(native: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in native.items() if key != "content"}
+
+
+def decode_block(native: dict[str, Any], provider: str) -> ContentBlock:
+    """Decode a part; unknown parts are kept whole."""
+    match native.get("type"):
+        case "input_text" | "output_text" | "text":
+            if not (annotations := native.get("annotations")):
+                return text_block(native["text"])
+            return TextBlock(text=native["text"], citations=tuple(map(_decode_citation, annotations)))
+        case "refusal":
+            return text_block(native["refusal"])
+        case "input_image" if source := _decode_image_source(native, provider):
+            media_type = _split_data_url(native["image_url"])[0] if source.kind == "base64" else None
+            return ImageBlock(source=source, media_type=media_type, detail=native.get("detail"))
+        case "input_file" if source := _decode_file_source(native, provider):
+            media_type = _split_data_url(native["file_data"])[0] if source.kind == "base64" else None
+            return DocumentBlock(source=source, media_type=media_type, title=native.get("filename"))
+        case kind:
+            return ProviderBlock(provider=provider, kind=f"{PART_PREFIX}{kind}", data=native)
+
+
+def note_part(native: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a note of the form of a part that the canonical block does not show."""
+    if native.get("type") == "refusal":
+        return {"form": "refusal"}
+    if isinstance(data := native.get("file_data"), str) and not _split_data_url(data)[0]:
+        return {"form": "bare"}
+    return {}
+
+
+def _decode_citation(native: dict[str, Any]) -> Citation:
+    return Citation(
+        kind=native["type"],
+        title=native.get("title") or native.get("filename"),
+        url=native.get("url"),
+        start=native.get("start_index"),
+        end=native.get("end_index"),
+        data=native,
+    )
+
+
+def _decode_image_source(native: Mapping[str, Any], provider: str) -> MediaSource | None:
+    if isinstance(url := native.get("image_url"), str):
+        media_type, data = _split_data_url(url)
+        return MediaSource(kind="base64", data=data) if media_type else MediaSource(kind="url", data=url)
+    return _decode_stored_file(native, provider)
+
+
+def _decode_file_source(native: Mapping[str, Any], provider: str) -> MediaSource | None:
+    if isinstance(data := native.get("file_data"), str):
+        return MediaSource(kind="base64", data=_split_data_url(data)[1])
+    if isinstance(url := native.get("file_url"), str):
+        return MediaSource(kind="url", data=url)
+    return _decode_stored_file(native, provider)
+
+
+def _decode_stored_file(native: Mapping[str, Any], provider: str) -> MediaSource | None:
+    file_id = native.get("file_id")
+    return MediaSource(kind="file_id", data=file_id, provider=provider) if isinstance(file_id, str) else None
+
+
+def _split_data_url(url: str) -> tuple[str | None, str]:
+    """Split a data URL into media type and base64 data; for any other text, None and the whole text."""
+    head, comma, data = url.partition(",")
+    media_type = head.removeprefix("data:").removesuffix(";base64")
+    if comma and head == f"data:{media_type};base64" and media_type and ";" not in media_type:
+        return media_type, data
+    return None, url

@@ -1,24 +1,283 @@
-"""Encodes the body of a Responses request (docs/reference/wires/openai-responses.md). `encode_messages` encodes the
-items."""
+"""Encodes the body of a Responses request (docs/reference/wires/openai-responses.md): turns become items, which are
+messages, reasoning, calls and outputs. `encode_blocks` encodes the content parts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import Any
 
+from dragoman.adapter import wirejson
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import schemas
-from dragoman.adapter.requests.history import stored_history
-from dragoman.adapter.requests.history.encode_cache import EncodedHistory
+from dragoman.adapter.requests import stored_history
+from dragoman.adapter.requests.block_fields import BlockField
+from dragoman.adapter.requests.encode_cache import EncodedHistory
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
 from dragoman.adapter.wire_diff import apply_diff
-from dragoman.canonical.blocks import ProviderBlock, TextBlock
-from dragoman.canonical.message import Message, Role
+from dragoman.canonical.blocks import (
+    ContentBlock,
+    DocumentBlock,
+    ProviderBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Channel, Message, Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_adapters.openai_responses import encode_blocks, encode_messages
+from dragoman_adapters.openai_responses import encode_blocks, native_calls
 from dragoman_adapters.openai_responses.client_tools import group_tools
 from dragoman_adapters.openai_responses.options import encode_options
+
+PHASES = {Channel.COMMENTARY: "commentary", Channel.FINAL: "final_answer"}
+
+SEPARATOR = "\n\n"
+"""The separator of the parts of a reasoning item in one text."""
+
+
+_FOREIGN_NOTE: Mapping[str, Any] = {"string": True}
+"""The note for messages of other wires. Output parts would need the id of an item, so each text of the assistant is a
+message whose content is a string.
+"""
+
+_UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("link_types", "names", "text_documents")
+"""Fields of other providers' blocks that the wire does not support."""
+
+_OWN_ITEMS = (Role.ASSISTANT, Role.TOOL)
+"""The roles each of whose blocks is an item, in messages of other wires."""
+
+_NATIVE_CALLS = "native_calls"
+"""The key of the encoder's state for calls that are items of their own, by id."""
+
+ToolId = Callable[[str], str]
+Note = Mapping[str, Any]
+"""What `MessageAccumulator` noted about a native item or part."""
+
+
+@dataclass(slots=True)
+class _MessageItem:
+    """A message item whose parts are being collected."""
+
+    note: Note
+    native_parts: list[dict[str, Any]] = field(default_factory=list)
+
+
+def encode_turn(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
+    """Encode the items of one turn. Blocks that were read from one message item become one item again."""
+    if (text := turn.plain_text(request.provider)) is not None:
+        return [_encode_message_item(turn.role, turn.message.channel, text)]
+    if turn.role in _OWN_ITEMS and _NATIVE_CALLS not in request.encoder_state and turn.is_simple(request.provider):
+        return [_encode_simple(request, turn, block) for block in turn.blocks]
+    raw = turn.raw(request.provider)
+    starts, notes = raw.get("items", {}), raw.get("blocks", {})
+    items: list[tuple[int, dict[str, Any] | _MessageItem]] = []
+    message: _MessageItem | None = None
+    for index, block in enumerate(turn.blocks):
+        origin = str(turn.origins[index])
+        if encode_blocks.is_part(block):
+            if message is None or origin in starts or (turn.role is Role.ASSISTANT and not raw):
+                message = _MessageItem(starts.get(origin, {} if raw else _FOREIGN_NOTE))
+                items.append((index, message))
+            message.native_parts += _encode_parts(request, turn, index, notes.get(origin, {}))
+            continue
+        message = None
+        items += [(index, item) for item in _encode_item(request, turn, index, notes.get(origin, {}))]
+    if not turn.blocks and ("0" in starts or turn.role is not Role.TOOL):
+        items.append((-1, _MessageItem(starts.get("0", _FOREIGN_NOTE))))
+    if turn.role is Role.ASSISTANT:
+        items = _drop_trailing_reasoning(request, turn, items)
+    return [
+        encode_message(turn.role, turn.message.channel, item.native_parts, item.note)
+        if isinstance(item, _MessageItem)
+        else item
+        for _, item in items
+    ]
+
+
+def _encode_simple(request: RequestBuilder, turn: Turn, block: ContentBlock) -> dict[str, Any]:
+    """Encode a block of a simple turn as an item of its own."""
+    if isinstance(block, TextBlock):
+        return _encode_message_item(turn.role, turn.message.channel, block.text)
+    if isinstance(block, ToolUseBlock):
+        return encode_tool_call(block, request.tool_id)
+    assert isinstance(block, ToolResultBlock)
+    return encode_tool_result(block, request.tool_id, {})
+
+
+def _encode_parts(request: RequestBuilder, turn: Turn, index: int, note: Note) -> list[dict[str, Any]]:
+    block = turn.blocks[index]
+    side = "output" if turn.role is Role.ASSISTANT else "input"
+    if isinstance(block, TextBlock) and block.citations:
+        block = _drop_foreign_citations(request, turn, index, block)
+    if not turn.raw(request.provider):
+        request.record_field_losses(turn, index, *_UNSUPPORTED_FIELDS)
+    encoded = [request.restore_block(turn, index, encode_blocks.encode_block(block, side, note))]
+    if isinstance(block, DocumentBlock) and block.context:
+        reason = "the note that goes with a document stands in front of it as text"
+        request.record_block_loss(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
+        encoded.insert(0, {"type": "input_text", "text": block.context})
+    return encoded
+
+
+def _drop_foreign_citations(request: RequestBuilder, turn: Turn, index: int, block: TextBlock) -> TextBlock:
+    """Return the text without citations of another provider: its texts are sent as strings."""
+    kinds = encode_blocks.ANNOTATIONS if turn.raw(request.provider) else ()
+    citations = tuple(cited for cited in block.citations if cited.kind in kinds)
+    if citations == block.citations:
+        return block
+    request.record_block_loss(turn, index, LossKind.CITATIONS, "citations of another provider: left out")
+    return block.model_copy(update={"citations": citations})
+
+
+def _encode_item(request: RequestBuilder, turn: Turn, index: int, note: Note) -> list[dict[str, Any]]:
+    """Encode a block as an item of its own; none if it cannot be sent."""
+    match turn.blocks[index]:
+        case ThinkingBlock() | RedactedThinkingBlock() as block:
+            return _encode_reasoning(request, turn, index, encode_thinking(block, note))
+        case ToolUseBlock() as block:
+            item = request.restore_block(turn, index, encode_tool_call(block, request.tool_id))
+            if block.raw_input is not None and item["arguments"] != block.raw_input:
+                request.record_block_loss(
+                    turn, index, LossKind.INVALID_INPUT, "arguments that are not a JSON object: left out"
+                )
+            if item["type"] != "function_call":
+                request.encoder_state.setdefault(_NATIVE_CALLS, {})[block.id] = item
+            return [item]
+        case ToolResultBlock() as block if (
+            call := request.encoder_state.get(_NATIVE_CALLS, {}).get(block.tool_use_id)
+        ) and "type" not in note.get("set", {}):
+            if call["type"] == "computer_call":
+                return native_calls.computer_items(call, request.tool_id(block.tool_use_id), block)
+            return [native_calls.result_item(call, request.tool_id(block.tool_use_id), block)]
+        case ToolResultBlock() as block:
+            request.record_field_losses(
+                turn, index, "errors", *(() if turn.raw(request.provider) else ("note", *_UNSUPPORTED_FIELDS))
+            )
+            return [request.restore_block(turn, index, encode_tool_result(block, request.tool_id, note))]
+        case ProviderBlock() as block:
+            return [block.data]
+        case block:
+            raise TypeError(f"the projection let a {block.type} block through")
+
+
+def _encode_reasoning(request: RequestBuilder, turn: Turn, index: int, encoded: dict[str, Any]) -> list[dict[str, Any]]:
+    item = request.restore_block(turn, index, encoded)
+    stored = "id" in item and turn.raw(request.provider).get("store") is not False
+    if item.get("encrypted_content") or item.get("content") or stored:
+        if isinstance(turn.blocks[index], RedactedThinkingBlock):
+            reason = "sealed thinking is sent as reasoning without a summary"
+            request.record_block_loss(turn, index, LossKind.THINKING, reason, Severity.INFO)
+        return [item]
+    reason = "reasoning that neither the item itself nor the provider's store holds: left out"
+    request.record_block_loss(turn, index, LossKind.THINKING, reason)
+    return []
+
+
+def _drop_trailing_reasoning(
+    request: RequestBuilder, turn: Turn, items: list[tuple[int, dict[str, Any] | _MessageItem]]
+) -> list[tuple[int, dict[str, Any] | _MessageItem]]:
+    """Leave out reasoning at the end, and ids of items whose reasoning is missing.
+
+    Reasoning must be followed by the item that it led to, and an item with an id requires its reasoning. Without ids,
+    items are plain content, and need no reasoning.
+    """
+    while items and _is_reasoning(items[-1][1]):
+        index, _ = items.pop()
+        request.record_block_loss(turn, index, LossKind.THINKING, "reasoning without an item that follows it: left out")
+    sent = {turn.origins[index] for index, item in items if _is_reasoning(item)}
+    thoughts = [
+        origin
+        for origin, block in enumerate(turn.message.content)
+        if isinstance(block, (ThinkingBlock, RedactedThinkingBlock))
+    ]
+    if sent.issuperset(thoughts):
+        return items
+    return [(index, _without_id(item)) for index, item in items]
+
+
+def _is_reasoning(item: dict[str, Any] | _MessageItem) -> bool:
+    return not isinstance(item, _MessageItem) and item.get("type") == "reasoning"
+
+
+def _without_id(item: dict[str, Any] | _MessageItem) -> dict[str, Any] | _MessageItem:
+    if isinstance(item, _MessageItem):
+        extra = {key: value for key, value in item.note.get("set", {}).items() if key != "id"}
+        return _MessageItem({**item.note, "set": extra}, item.native_parts)
+    if item.get("type") == "function_call":
+        return {key: value for key, value in item.items() if key != "id"}
+    return item
+
+
+def encode_message(role: Role, channel: Channel | None, content: list[dict[str, Any]], note: Note) -> dict[str, Any]:
+    """Encode a message item. The content is a string if it is one plain text and not the assistant's."""
+    text = content[0]["text"] if len(content) == 1 and content[0].keys() == {"type", "text"} else None
+    text = "" if not content else text
+    as_string = note.get("string", role is not Role.ASSISTANT)
+    return apply_diff(_encode_message_item(role, channel, text if as_string and text is not None else content), note)
+
+
+def _encode_message_item(role: Role, channel: Channel | None, content: str | list[dict[str, Any]]) -> dict[str, Any]:
+    if role is not Role.ASSISTANT:
+        return {"role": role.value, "content": content}
+    encoded: dict[str, Any] = {"type": "message", "role": role.value, "content": content}
+    if channel in PHASES:
+        encoded["phase"] = PHASES[channel]
+    return encoded
+
+
+def encode_thinking(block: ThinkingBlock | RedactedThinkingBlock, note: Note) -> dict[str, Any]:
+    """Encode a reasoning item. ``note`` names the field of the text and the lengths of its parts."""
+    if isinstance(block, RedactedThinkingBlock):
+        return {"type": "reasoning", "summary": [], "encrypted_content": block.data}
+    texts = _split_text(block.text, note.get("lengths", ()))
+    encoded: dict[str, Any] = {"type": "reasoning", "summary": []}
+    if note.get("field") == "content":
+        encoded["content"] = [{"type": "reasoning_text", "text": text} for text in texts]
+    else:
+        encoded["summary"] = [{"type": "summary_text", "text": text} for text in texts]
+    if block.signature is not None:
+        encoded["encrypted_content"] = block.signature
+    return encoded
+
+
+def _split_text(text: str, lengths: tuple[int, ...]) -> list[str]:
+    """Split a text into the parts that it was joined from; one part if the lengths are not those of this text."""
+    if sum(lengths) + len(SEPARATOR) * (len(lengths) - 1) != len(text):
+        return [text] if text else []
+    pieces: list[str] = []
+    start = 0
+    for length in lengths:
+        pieces.append(text[start : start + length])
+        start += length + len(SEPARATOR)
+    return pieces
+
+
+def encode_tool_call(block: ToolUseBlock, tool_id: ToolId) -> dict[str, Any]:
+    """Encode a function call; its arguments are JSON text."""
+    arguments = wirejson.dumps_text(block.input)
+    return {"type": "function_call", "call_id": tool_id(block.id), "name": block.name, "arguments": arguments}
+
+
+def encode_tool_result(block: ToolResultBlock, tool_id: ToolId, note: Note) -> dict[str, Any]:
+    """Encode the output of a function: a string if it is one plain text, else parts. The wire has no error flag."""
+    answer: Any
+    if not note and len(block.content) == 1 and isinstance(text := block.content[0], TextBlock) and not text.citations:
+        answer = text.text
+        return {"type": "function_call_output", "call_id": tool_id(block.tool_use_id), "output": answer}
+    notes = note.get("parts", {})
+    content = [_encode_result_part(part, notes.get(str(index), {})) for index, part in enumerate(block.content)]
+    is_plain = len(content) == 1 and content[0].keys() == {"type", "text"}
+    answer = content
+    if not note.get("list") and (is_plain or not content):
+        answer = content[0]["text"] if content else ""
+    return {"type": "function_call_output", "call_id": tool_id(block.tool_use_id), "output": answer}
+
+
+def _encode_result_part(block: ContentBlock, note: Note) -> dict[str, Any]:
+    return apply_diff(encode_blocks.encode_block(block, "input", note), note)
+
 
 _CONTINUE = "Continue."
 STORED_FIELDS = ("previous_response_id", "conversation")
@@ -49,7 +308,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
         encoded |= _encode_continuation(request, turns)
     elif turns:
         encoded["input"] = _encode_input(request, turns)
-    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+    usable = request.fit_tools(tools)
     encoded |= encode_options(request, tools=bool(usable))
     if usable:
         encoded["tools"] = group_tools(
@@ -131,7 +390,7 @@ def _encode_messages(
                 _record_channel_losses(request, list(side))
     items: list[dict[str, Any]] = []
     for turn in turns:
-        items += encode_messages.encode_turn(request, turn)
+        items += encode_turn(request, turn)
         if ends is not None:
             ends.append(len(items))
     return items
@@ -141,7 +400,7 @@ def _record_channel_losses(request: RequestBuilder, turns: Sequence[Turn]) -> No
     """Record the channels of consecutive assistant messages as losses if they differ or if no text can carry them."""
     if not any(turn.message.channel for turn in turns):
         return
-    phases = {encode_messages.PHASES.get(turn.message.channel) if turn.message.channel else None for turn in turns}
+    phases = {PHASES.get(turn.message.channel) if turn.message.channel else None for turn in turns}
     has_text = any(encode_blocks.is_part(block) for turn in turns for block in turn.blocks)
     if len(phases) > 1 or (phases != {None} and not has_text):
         for turn in turns:

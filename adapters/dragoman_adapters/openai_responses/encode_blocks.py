@@ -39,7 +39,7 @@ def is_part(block: ContentBlock) -> bool:
 
 
 def encode_block(block: ContentBlock, side: str, note: Mapping[str, Any]) -> dict[str, Any]:
-    """Encode one part. ``side`` is ``input`` or ``output``; ``note`` is from `decode_blocks.note_part`."""
+    """Encode one part. ``side`` is ``input`` or ``output``; ``note`` is from `decode_messages.note_part`."""
     match block:
         case TextBlock() if note.get("form") == "refusal":
             return {"type": "refusal", "refusal": block.text}

@@ -21,7 +21,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.openai_platform.custom_tools import free_text
-from dragoman_adapters.openai_responses import encode_blocks, encode_messages
+from dragoman_adapters.openai_responses import encode, encode_blocks
 from dragoman_adapters.openai_responses.client_tools import ClientTool, client_tools
 
 RESPONSE_PREFIX, MESSAGE_PREFIX, REASONING_PREFIX, CALL_PREFIX = "resp_", "msg_", "rs_", "fc_"
@@ -159,17 +159,15 @@ def _encode_own_items(message: Message, raw: Mapping[str, Any], writer: ReplyWri
 
 
 def _own_message(message: Message, parts: list[dict[str, Any]], note: Mapping[str, Any]) -> dict[str, Any]:
-    return encode_messages.encode_message(Role.ASSISTANT, message.channel, parts, note)
+    return encode.encode_message(Role.ASSISTANT, message.channel, parts, note)
 
 
 def _own_item(block: ContentBlock, note: Mapping[str, Any], message: Message, writer: ReplyWriter) -> dict[str, Any]:
     match block:
         case ThinkingBlock() | RedactedThinkingBlock():
-            return encode_messages.encode_thinking(block, note)
+            return encode.encode_thinking(block, note)
         case ToolUseBlock():
-            return encode_messages.encode_tool_call(
-                block, lambda canonical: writer.tool_id(TOOL_PREFIX, canonical, message)
-            )
+            return encode.encode_tool_call(block, lambda canonical: writer.tool_id(TOOL_PREFIX, canonical, message))
         case ProviderBlock():
             return block.data
         case _:

@@ -6,13 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
-from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests import option_table, structured_output
 from dragoman.adapter.requests.option_table import OptionTable
-from dragoman.adapter.requests.projection import Target
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import extra_fields
-from dragoman_adapters.openai_platform.service_tiers import MAX_USER_LENGTH, SERVICE_TIERS
-from dragoman_adapters.openai_platform.strict_schema import strict_schema
+from dragoman_adapters.openai_platform.options import MAX_USER_LENGTH, SERVICE_TIERS, strict_schema
 from dragoman_adapters.openai_responses.client_tools import CUSTOM_CALL
 
 _DEFAULT_THINKING_EFFORT = "medium"
@@ -46,20 +44,20 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
         encoded["reasoning"] = reasoning
     effort = reasoning.get("effort", capabilities.wire["default_effort"])
     OPTIONS.encode(request, encoded, reasoning=effort != "none")
-    if (choice := option_support.tool_choice(request, tools=tools, reasoning=effort != "none")) is not None:
+    if (choice := option_table.tool_choice(request, tools=tools, reasoning=effort != "none")) is not None:
         encoded["tool_choice"] = _named_choice(request, choice.name) if isinstance(choice, NamedTool) else choice
     if (parallel := take("parallel_tool_calls")) is not None and tools:
         encoded["parallel_tool_calls"] = parallel
     if text := _encode_text_format(request, tools=tools):
         encoded["text"] = {**encoded.get("text", {}), **text}
-    if (count := option_support.supported_value(request, "logprobs", reasoning=effort != "none")) is not None:
+    if (count := option_table.supported_value(request, "logprobs", reasoning=effort != "none")) is not None:
         encoded |= {"include": [_LOGPROBS], **({"top_logprobs": count} if count else {})}
     requested = take("prompt_cache")
     if requested == "1h" and (lifetime := capabilities.wire.get("cache_1h")):
         encoded["prompt_cache_options"] = {"ttl": lifetime}
     elif requested == "1h" or not capabilities.supports_prompt_caching or "cache_control" in capabilities.wire:
-        option_support.record_cache_hint_loss(request)
-    in_background = take("background") is not None and option_support.has_background(request)
+        option_table.record_cache_hint_loss(request)
+    in_background = take("background") is not None and option_table.has_background(request)
     if in_background:
         encoded["background"] = True
     if request.options.stream and not in_background:
@@ -85,7 +83,7 @@ def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
         requested = _DEFAULT_THINKING_EFFORT
     encoded: dict[str, Any] = {}
     if requested is not None:
-        effort = option_support.nearest_effort(request, requested, capabilities.wire["efforts"])
+        effort = option_table.nearest_effort(request, requested, capabilities.wire["efforts"])
         if effort is not None:
             encoded["effort"] = effort
     summary = take("reasoning_summary") or ("auto" if thinking else None)
@@ -100,7 +98,7 @@ def _encode_text_format(request: RequestBuilder, *, tools: bool) -> dict[str, An
         return None
     if structured_output.asks_for_any_object(request.options):
         return {"format": {"type": "json_object"}}
-    schema = schemas.fit_output_schema(request)
+    schema = request.fit_output_schema()
     name = _ILLEGAL_NAME_CHARACTERS.sub("_", str(schema.get("title") or "answer"))[:_MAX_NAME_LENGTH]
     strict = strict_schema(schema)
     if strict is None:

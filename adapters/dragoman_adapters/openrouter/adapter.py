@@ -12,7 +12,7 @@ from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_platform.dual_api import DualApiAdapter
-from dragoman_adapters.openai_platform.service_tiers import SERVICE_TIERS
+from dragoman_adapters.openai_platform.options import SERVICE_TIERS
 from dragoman_adapters.openai_responses.adapter import ResponsesAdapter
 
 OPENROUTER = Dialect(

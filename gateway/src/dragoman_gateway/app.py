@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -20,7 +19,6 @@ from dragoman_gateway.endpoints import dashboard, pages
 from dragoman_gateway.endpoints.compact import CompactEndpoint
 from dragoman_gateway.endpoints.counting import CountEndpoint
 from dragoman_gateway.endpoints.endpoint import Endpoint
-from dragoman_gateway.ids import new_request_id
 from dragoman_gateway.running.board import Board
 from dragoman_gateway.running.generation import Gateway, Generation
 from dragoman_gateway.running.services import check_caller
@@ -28,7 +26,6 @@ from dragoman_gateway.running.shares import Share, name_holder, name_owner
 from dragoman_gateway.server import recording
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.stored.endpoints import StoredEndpoints
-from dragoman_gateway.turn.errors import error_response
 from dragoman_gateway.wires import MESSAGES, RESPONSES, WIRES
 
 
@@ -71,11 +68,11 @@ def app_from_configuration() -> Starlette:
     With a folder to replay, it asks no provider; with one to record, all traffic is written there. Raises
     ConfigurationError for one to record under a policy, because clients send words that the policy removes.
     """
-    if (folder := recording.folder_to_replay()) is not None:
+    if (folder := recording.cassette_folder(recording.REPLAY_VARIABLE)) is not None:
         return recording.replay_app(folder, read_settings())
     gateway = Gateway(read_generation(), partial(read_generation, None), Board.of_environment())
     app = build_app(gateway)
-    if (folder := recording.folder_to_record()) is not None:
+    if (folder := recording.cassette_folder(recording.RECORD_VARIABLE)) is not None:
         recording.check_policy(gateway.current.client)
         app.add_middleware(recording.Recorder, folder=folder, client=lambda: gateway.current.client)
     return app
@@ -86,35 +83,17 @@ def build_app(gateway: Gateway) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        gateway.preload()
+        gateway.current.preload()
         following = None if gateway.board is None else asyncio.create_task(gateway.follow())
         yield
         if following is not None:
             following.cancel()
         await gateway.close()
 
-    posts: dict[str, ASGIApp] = {
-        **{wire.path: Endpoint(gateway, wire) for wire in WIRES},
-        "/v1/messages/count_tokens": CountEndpoint(gateway, MESSAGES),
-        "/v1/responses/input_tokens": CountEndpoint(gateway, RESPONSES),
-        "/v1/responses/compact": CompactEndpoint(gateway, RESPONSES),
-    }
-    routes = [
-        *_stored_responses(gateway),
-        *vendors.routes(gateway),
-        *dashboard.routes(gateway),
-        *pages.routes(gateway),
-    ]
-    app = _Application(posts, routes, lifespan)
-    app.state.gateway = gateway
-    return app
-
-
-def _stored_responses(gateway: Gateway) -> list[BaseRoute]:
-    """Return the routes of stored responses."""
     services = gateway.services
 
     async def enter(scope: Scope) -> tuple[Caller, Share]:
+        """Let a caller in who asks for stored responses."""
         generation = gateway.current
         caller = await generation.access.authenticate(read_headers(scope))
         check_caller(caller, RESPONSES.name)
@@ -122,10 +101,19 @@ def _stored_responses(gateway: Gateway) -> list[BaseRoute]:
             generation.repeated.forget(name_owner(caller, scope))
         return caller, services.shares.enter(name_holder(caller, scope), generation.settings)
 
-    def fail(error: Exception) -> Response:
-        written = error_response(RESPONSES, error, "", new_request_id())
-        reply = Response(written.body, written.status)
-        reply.raw_headers += written.headers
-        return reply
-
-    return StoredEndpoints(services.responses, services.background, enter, fail).routes()
+    stored = StoredEndpoints(services.responses, services.background, enter, partial(pages.error_page, RESPONSES))
+    posts: dict[str, ASGIApp] = {
+        **{wire.path: Endpoint(gateway, wire) for wire in WIRES},
+        "/v1/messages/count_tokens": CountEndpoint(gateway, MESSAGES),
+        "/v1/responses/input_tokens": CountEndpoint(gateway, RESPONSES),
+        "/v1/responses/compact": CompactEndpoint(gateway, RESPONSES),
+    }
+    routes = [
+        *stored.routes(),
+        *vendors.routes(gateway),
+        *dashboard.routes(gateway),
+        *pages.routes(gateway),
+    ]
+    app = _Application(posts, routes, lifespan)
+    app.state.gateway = gateway
+    return app

@@ -45,20 +45,18 @@ def check(file: ConfigurationFile) -> None:
 
 
 def _read_table(file: ConfigurationFile) -> GatewaySettings:
+    """Return the settings of a file. Raises ConfigurationError also if one that is not trusted decides where keys are
+    sent, or what runs."""
     settings = GatewaySettings.from_table(file.tables.get("gateway", {}), file.path, file.line_of)
-    if not is_trusted(file):
-        _check_trust(file, settings)
-    return settings
-
-
-def _check_trust(file: ConfigurationFile, settings: GatewaySettings) -> None:
-    """Raise ConfigurationError if a file that is not trusted decides where keys are sent, or what runs."""
+    if is_trusted(file):
+        return settings
     deployments = [each for places in settings.models.values() if not isinstance(places, str) for each in places]
     if names := sorted({name for each in deployments for name in untrusted_settings(each.provider)}):
         raise ConfigurationError(
             f"{file.path} sets {', '.join(names)} of deployments, which decide where keys are sent and what runs: read "
             f"the file, and then run: dragoman config trust {file.path}"
         )
+    return settings
 
 
 def _with_defaults(settings: GatewaySettings) -> GatewaySettings:

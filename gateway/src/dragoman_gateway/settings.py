@@ -1,19 +1,65 @@
 """The table ``[gateway]`` of dragoman.toml. docs/gateway.md describes each setting."""
 
+import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from dragoman import ConfigurationError
 from dragoman_gateway.keys.alerts import AlertSettings
-from dragoman_gateway.mistakes import find_mistakes
 from dragoman_gateway.models.deployments import DeploymentSettings, KnownModel
 from dragoman_gateway.turn.other_wire import OtherWireSettings
 from dragoman_gateway.turn.recall import UnknownHistory
 from dragoman_gateway.wires.forwarded import unknown_names
+
+Place = tuple[str | int, ...]
+
+
+def find_mistakes(model: type[BaseModel], table: Mapping[str, Any], error: ValidationError) -> list[tuple[Place, str]]:
+    """Return the place of each mistake and a description without the value, which may be secret."""
+    found: list[tuple[Place, str]] = []
+    for each in error.errors(include_input=False, include_url=False):
+        place = _place_in(table, each["loc"])
+        if place is None:
+            continue
+        problem = each["msg"].removeprefix("Value error, ")
+        if each["type"] == "extra_forbidden":
+            table_model = model  # the model of the table at that place
+            for step in place[:-1]:
+                if isinstance(step, str) and step in table_model.model_fields:
+                    table_model = next(_models_of(table_model.model_fields[step].annotation), table_model)
+            near = difflib.get_close_matches(str(place[-1]), table_model.model_fields, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(table_model.model_fields)}"
+            problem = f"an unknown setting; {hint}"
+        found.append((("gateway", *place), problem))
+    return found
+
+
+def _place_in(table: Any, location: Place) -> Place | None:
+    """Return the keys of the file in a location of pydantic, which also names the alternatives of a type. None if the
+    mistake is one of an alternative that the value does not look like."""
+    place: list[str | int] = []
+    for index, step in enumerate(location):
+        if isinstance(table, Mapping) and (step in table or index == len(location) - 1):
+            place.append(step)
+            table = table.get(step)
+        elif isinstance(table, (list, tuple)) and isinstance(step, int):
+            place.append(step)
+            table = table[step]
+        elif str(step).startswith("tuple[") is not isinstance(table, (list, tuple)):
+            return None
+    return tuple(place)
+
+
+def _models_of(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for each in get_args(annotation):
+        yield from _models_of(each)
+
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 

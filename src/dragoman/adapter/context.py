@@ -7,20 +7,18 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from dragoman.adapter.aliases import full_name
 from dragoman.adapter.errors import UnknownProviderError
 from dragoman.adapter.losses import Loss
-from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
-from dragoman.adapter.requests.answer_tool import AnswerTool
-from dragoman.adapter.requests.history.encode_cache import EncodeCache
-from dragoman.adapter.requests.history.tool_names import ToolNames
+from dragoman.adapter.names import full_name
+from dragoman.adapter.requests.encode_cache import EncodeCache
 from dragoman.adapter.tool_ids import ToolIdMap
+from dragoman.adapter.wire import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
 from dragoman.canonical.ids import ModelId, new_message_id, new_session_id
-from dragoman.canonical.routing import RoutingDecisionRecord
+from dragoman.canonical.message_fields import RoutingDecisionRecord
 from dragoman.canonical.usage import TokenUsage, Usage
 
 if TYPE_CHECKING:
-    from dragoman.adapter.server_tools.action_calls import ActionCalls
+    from dragoman.adapter.requests.call_translators import ActionCalls, AnswerTool, ToolNames
 
 
 class Prices(Protocol):
@@ -110,9 +108,9 @@ class RequestContext:
     """The ids of calls, by provider."""
     encode_cache: EncodeCache = field(default_factory=EncodeCache)
     """What is encoded of the history already."""
-    tool_names: ToolNames | None = None
+    tool_names: "ToolNames | None" = None
     """Set by `Adapter.to_wire` if tools were sent under other names than their own."""
-    answer_tool: AnswerTool | None = None
+    answer_tool: "AnswerTool | None" = None
     """Set by `Adapter.to_wire` if the reply's text comes as the input of a tool."""
     action_calls: "ActionCalls | None" = None
     """Set by `Adapter.to_wire` if one tool of the program runs calls that no tool is declared for."""

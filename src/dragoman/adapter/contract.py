@@ -1,53 +1,34 @@
 """The adapter contract: from the canonical form to one provider's wire and back (docs/reference/contract.md).
 
 An adapter is bound to one model and pure: it does no I/O and has no clock and no randomness of its own. Ids, time
-and prices come from the `RequestContext`. `WireAdapter` is the template that most adapters fill in.
+and prices come from the `RequestContext`. `dragoman.adapter.wire_adapter` has the template that most adapters fill in.
 """
 
-import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from dragoman.adapter import wirejson
 from dragoman.adapter.context import Prices, RequestContext, bundled_prices
-from dragoman.adapter.errors import DragomanError, ProviderError, RequestError, UnsupportedReplyError
-from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable, with_updates
+from dragoman.adapter.errors import DragomanError, ProviderError, UnsupportedReplyError
+from dragoman.adapter.facts.capabilities import AdapterCapabilities, with_updates
 from dragoman.adapter.facts.token_estimate import estimate_tokens
-from dragoman.adapter.losses import log_losses
 from dragoman.adapter.options import AdapterOptions, NamedTool, ToolChoice
-from dragoman.adapter.replies.error_context import ErrorContext, add_response_facts, parse_error_body
-from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
-from dragoman.adapter.replies.stream_decoder import (
-    MALFORMED_ERRORS,
-    UNREADABLE_ERRORS,
-    StreamDecoder,
-    WholeReplyDecoder,
-    decode_stream,
-    decode_stream_async,
-    malformed_reply,
-    malformed_request,
-)
-from dragoman.adapter.requests.prepare import prepare_request
-from dragoman.adapter.requests.projection import Target
-from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader, is_for_another, parse_request
+from dragoman.adapter.requests.request_builder import Target
 from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
-from dragoman.adapter.wire import Headers, WireChunk, WireRequest, WireResponse
+from dragoman.adapter.wire import WireChunk, WireRequest, WireResponse
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.ids import ModelId
-from dragoman.canonical.message import Message, MessageStatus, Role
+from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import Usage
 
 if TYPE_CHECKING:
-    from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.operations.batch_api import BatchApi
-    from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter
+    from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
+    from dragoman.adapter.replies.stream_decoder import StreamDecoder
 
 ResultT = TypeVar("ResultT")
 
@@ -59,7 +40,6 @@ __all__ = [
     "Prices",
     "RequestContext",
     "ToolChoice",
-    "WireAdapter",
     "bundled_prices",
 ]
 
@@ -128,6 +108,8 @@ class Adapter(ABC):
 
     def stream_response(self, chunks: AsyncIterator[WireChunk], context: RequestContext) -> AsyncIterator[StreamEvent]:
         """Yield the events of a streamed reply. The last one is message_complete or error."""
+        from dragoman.adapter.replies.stream_decoder import decode_stream_async  # imported late: only streams need it
+
         return decode_stream_async(chunks, self.reply_decoder(context))
 
     # What else each adapter does.
@@ -146,7 +128,7 @@ class Adapter(ABC):
         """Return the error of a failed reply. Never raises, whatever the body is."""
 
     @abstractmethod
-    def decoder(self, context: RequestContext) -> StreamDecoder:
+    def decoder(self, context: RequestContext) -> "StreamDecoder":
         """Return a new decoder for one streamed reply."""
 
     def estimate_input_tokens(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> int:
@@ -165,6 +147,8 @@ class Adapter(ABC):
         if isinstance(declared := vars(cls).get("capabilities"), property) and declared.fget is not None:
             setattr(cls, "capabilities", with_updates(declared.fget))  # noqa: B010 - a property is not an attribute to mypy
 
+    _target: Target | None = None
+
     def __init__(self, model: str) -> None:
         self.model = model
 
@@ -177,9 +161,11 @@ class Adapter(ABC):
 
     @property
     def target(self) -> Target:
-        """The model as the target of a request."""
+        """The model as the target of a request, which stays the same as long as its capabilities are."""
         capabilities = self.capabilities
-        return Target(
+        if self._target is not None and self._target.capabilities is capabilities:
+            return self._target
+        self._target = Target(
             self.provider,
             self.model,
             capabilities,
@@ -189,6 +175,7 @@ class Adapter(ABC):
             cites_documents=self.cites_documents,
             priced_fields=self.priced_fields,
         )
+        return self._target
 
     def _marks_cache(self, capabilities: AdapterCapabilities) -> bool:
         """Whether requests of a model with these capabilities mark such places."""
@@ -196,9 +183,11 @@ class Adapter(ABC):
 
     def iter_stream(self, chunks: Iterable[WireChunk], context: RequestContext) -> Iterator[StreamEvent]:
         """The sync twin of `stream_response`."""
+        from dragoman.adapter.replies.stream_decoder import decode_stream  # imported late: only streams need it
+
         return decode_stream(chunks, self.reply_decoder(context))
 
-    def reply_decoder(self, context: RequestContext) -> StreamDecoder:
+    def reply_decoder(self, context: RequestContext) -> "StreamDecoder":
         """Return the decoder for the reply to the request that was made with this context."""
         decoder = self.decoder(context)
         translations = (context.action_calls, context.tool_names, context.answer_tool)
@@ -330,204 +319,3 @@ class Adapter(ABC):
         from dragoman.adapter.answers.stream_encoder import encode_events
 
         return encode_events(events, self.reply_encoder(context))
-
-
-class WireAdapter(Adapter):
-    """The template of an adapter whose requests and replies are JSON. Most adapters subclass it.
-
-    Subclasses declare ``models`` and ``path``, and implement `encode_body` and `decode_message`: that is enough for a
-    session with models whose ``supports_streaming`` is absent. Most also have a `decoder` for streams, `decode_error`
-    for the errors that the status does not tell, and `decode_request` for histories in the provider's format. The
-    other methods below have defaults that fit most wires.
-
-    An option that the encoder does not take from ``request.used`` becomes a loss by itself.
-    """
-
-    models: ClassVar[ModelTable]
-    path: ClassVar[str]
-    client_wire: ClassVar[str] = ""
-    """The table of client_fields.toml for requests of clients; empty if no client speaks this wire."""
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "models" in vars(cls) and "listed_models" not in vars(cls):
-            cls.listed_models = cls.models.listed
-
-    @abstractmethod
-    def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
-        """Encode the body of a request whose history is projected already."""
-
-    @abstractmethod
-    def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
-        """Decode a whole reply."""
-
-    def decode_request(
-        self, native: dict[str, Any], reader: HistoryReader
-    ) -> tuple[list[ToolDefinition], AdapterOptions]:
-        """Decode a request: add its messages to the reader, return its tools and options. By default it is refused."""
-        raise RequestError(f"the adapter of {self.provider} does not read requests")
-
-    def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-        """Return the error of an error body; ``native`` is empty if the body is not a JSON object. By default the
-        status decides what went wrong."""
-        said = native.get("error", native)
-        fields = said if isinstance(said, dict) else {"message": said}
-        return origin.failure(message=fields.get("message"), code=fields.get("code")).error()
-
-    def decoder(self, context: RequestContext) -> StreamDecoder:
-        """Return a new decoder for one streamed reply. By default there are none: a reply is whole."""
-        return WholeReplyDecoder(self.provider, context.frame_cap, context.body_cap)
-
-    def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
-        """Encode a whole reply for a client."""
-        raise UnsupportedReplyError(self.provider)
-
-    def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
-        """Encode an error for a client."""
-        raise UnsupportedReplyError(self.provider)
-
-    @property
-    def capabilities(self) -> AdapterCapabilities:
-        return self.models.capabilities(self.model)
-
-    def name_in_path(self, name: str) -> str:
-        """Return a model's name that fits into a path: it adds no slash, dot segment, query, fragment or escape.
-
-        Raises RequestError for any other.
-        """
-        if not _PATH_NAME.fullmatch(name) or ".." in name:
-            raise RequestError(
-                f"{self.model!r:.80} is not a model name of {self.provider}: it does not fit into a path"
-            )
-        return name
-
-    def request_path(self, options: AdapterOptions) -> str:
-        """Return the path of a request."""
-        return self.path
-
-    def request_headers(self, request: RequestBuilder, body: dict[str, Any]) -> Mapping[str, str]:
-        """Return the headers that the wire needs. The body may still be changed here."""
-        return {}
-
-    def prepare(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
-    ) -> tuple[RequestBuilder, Sequence[ToolDefinition]]:
-        """Project the history and rename the tools; see `prepare_request`."""
-        return prepare_request(self.target, messages, tools, options)
-
-    def parse_reply(self, response: WireResponse) -> dict[str, Any]:
-        """Parse a whole reply. Raises its error if it reports one although its status is a success."""
-        return wirejson.loads_object(response.body)
-
-    def to_wire(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
-    ) -> WireRequest:
-        try:
-            request, usable = self.prepare(messages, tools, options)
-            path = self.request_path(request.options)
-            body = self.encode_body(request, usable)
-            if request.used.left:
-                request.record_unused_options()
-            # A whole reply to a streamed request is read as a stream is: its bytes are one document.
-            wire = request.build(path, body, self.request_headers(request, body), stream=options.stream)
-        except MALFORMED_ERRORS as error:
-            from dragoman.adapter.notes import without_notes  # imported late: few requests fail
-
-            if isinstance(error, DragomanError) or (plain := without_notes(messages, tools)) is None:
-                raise
-            self.to_wire(*plain, replace(options, context=None))  # raises the same if the notes are not to blame
-            raise RequestError(
-                f"provider_raw, the notes of {self.provider} in the history or its tools, is damaged: leave it out"
-            ) from error
-        if options.context is None and wire.losses:  # whoever gives a context logs the losses that are new to it
-            log_losses(wire.losses, session_id=messages[0].session_id if messages else "", adapter=self.provider)
-        return wire
-
-    def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
-        return self._read(response, lambda native: self.decode_message(native, ReplyBuilder(context, self.provider)))
-
-    def read_counts(
-        self, response: WireResponse, context: RequestContext, decode: Callable[[dict[str, Any]], ReplyCounts]
-    ) -> Usage | None:
-        """Return the usage of a whole reply of which ``decode`` returns the counts; for `read_usage`."""
-        return self._read(response, lambda native: ReplyBuilder(context, self.provider, "").build_usage(decode(native)))
-
-    def _read(self, response: WireResponse, decode: Callable[[dict[str, Any]], ResultT]) -> ResultT:
-        """Return what ``decode`` makes of a whole reply. An error gets the facts of the response, such as its
-        status."""
-        try:
-            try:
-                if response.status >= 400:
-                    raise self.error(response.status, response.body, response.headers)
-                return decode(self.parse_reply(response))
-            except UNREADABLE_ERRORS as error:
-                raise malformed_reply(self.provider, error) from error
-        except ProviderError as error:
-            add_response_facts(error, self.provider, response.headers, response.status)
-            raise
-
-    def from_wire_request(
-        self, body: bytes | Mapping[str, Any], context: RequestContext
-    ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
-        native = parse_request(body)
-        reader = HistoryReader(self.provider, self.model, context)
-        try:
-            tools, options = self.decode_request(native, reader)
-            if tools and any("native" in (tool.provider_raw or {}) for tool in tools):
-                from dragoman.adapter.server_tools.decode import recognize_tool  # imported late: few requests have some
-
-                tools = [recognize_tool(tool, self.server_tools, self.provider, self.model) for tool in tools]
-            if self.client_wire and is_for_another(self.provider, context):
-                options = _for_another()(options, self.provider, self.client_wire, context)
-            native.pop(self.history_field, None)
-            context.client_fields = native
-            messages = reader.messages
-            if context.state_sealer is not None or context.state_store is not None:
-                messages = _state_restoring()(reader)
-        except MALFORMED_ERRORS as error:
-            raise malformed_request(self.provider, error) from error
-        reader.keep()
-        return messages, tools, options
-
-    def to_wire_response(self, reply: Message | DragomanError, context: RequestContext) -> WireResponse:
-        if isinstance(reply, DragomanError):
-            return self.encode_error(reply, context)
-        if reply.role is not Role.ASSISTANT or reply.metadata.status is not MessageStatus.COMPLETE:
-            raise RequestError(
-                f"a message of the role {reply.role} with the status {reply.metadata.status} is not a reply to a"
-                " client: pass a complete message of the assistant, or an error"
-            )
-        writer = _reply_writer().for_message(self.provider, self.model, context, reply)
-        if (failure := writer.find_failure(reply)) is not None:
-            return self.encode_error(failure, context)
-        body = wirejson.dumps(self.encode_reply(reply, writer))
-        return WireResponse(200, body, _JSON, losses=writer.finish())
-
-    def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
-        return self.decode_error(parse_error_body(body), ErrorContext(self.provider, self.model, status, headers, body))
-
-
-_JSON = Headers({"content-type": "application/json"})
-_PATH_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
-
-
-@cache  # imported late: only servers read requests for other providers
-def _for_another() -> Callable[[AdapterOptions, str, str, RequestContext], AdapterOptions]:
-    from dragoman.adapter.answers.client_fields import options_for_another
-
-    return options_for_another
-
-
-# Imported late: only servers have state, and write replies. A statement that imports takes a microsecond each time.
-@cache
-def _state_restoring() -> Callable[[HistoryReader], list[Message]]:
-    from dragoman.adapter.answers.state_reader import restore_state
-
-    return restore_state
-
-
-@cache
-def _reply_writer() -> "type[ReplyWriter]":
-    from dragoman.adapter.answers.reply_writer import ReplyWriter
-
-    return ReplyWriter

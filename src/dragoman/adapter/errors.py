@@ -515,3 +515,9 @@ def class_for_status(status: int) -> type[ProviderError]:
     if status >= 500:
         return ServerError
     return InvalidRequestError if status >= 400 else UnclassifiedError
+
+
+MALFORMED_ERRORS = (KeyError, IndexError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
+"""The exceptions of reading a malformed reply; any other exception is a bug and is not caught."""
+UNREADABLE_ERRORS = (RequestError, *MALFORMED_ERRORS)
+"""The exceptions of a whole reply, some of which is encoded again: it may hold a value that no request can hold."""

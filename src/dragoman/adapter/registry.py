@@ -11,10 +11,10 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from dragoman.adapter.aliases import bundled_aliases
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
 from dragoman.adapter.facts.capabilities import ModelTable
+from dragoman.adapter.names import bundled_aliases, model_instead
 from dragoman.adapter.server_tools.table import register_lookup
 from dragoman.canonical.ids import ModelId
 from dragoman.canonical.log import get_logger
@@ -149,8 +149,6 @@ def _unknown_model_message(name: str, aliases: Iterable[str]) -> str:
 
 def _with_model(error: UnknownProviderError, model: str) -> UnknownProviderError:
     """Return the error with the model id to write, if the name is that of another library."""
-    from dragoman.adapter.foreign_names import model_instead
-
     written = model_instead(model)
     if written is None:
         return error

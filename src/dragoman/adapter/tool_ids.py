@@ -82,13 +82,14 @@ class ToolIdMap:
         Raises ConfigurationError if the rule allows so few ids that none is free.
         """
         sent = self._sent.setdefault(provider, {})
-        if canonical not in sent:
+        wire = sent.get(canonical)
+        if wire is None:
             holders = self._holder.setdefault(provider, {})
-            native = self.native_id(canonical, provider)
+            native = self.native_id(canonical, provider) if canonical in self._issued else None
             wire = native if native and native not in holders else self._make(canonical, provider, rule)
             sent[canonical] = wire
             holders[wire] = canonical
-        return sent[canonical]
+        return wire
 
     def sent_to(self, provider: str) -> dict[str, str]:
         """Return the ids that were sent to that provider, by canonical id."""

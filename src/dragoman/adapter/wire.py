@@ -8,6 +8,11 @@ from dragoman.adapter.losses import Loss
 
 DefaultT = TypeVar("DefaultT")
 
+DEFAULT_FRAME_CAP = 16 * 1024 * 1024
+"""The most bytes of one event of a stream."""
+DEFAULT_BODY_CAP = 64 * 1024 * 1024
+"""The most bytes of a whole reply."""
+
 WireChunk = bytes
 """Bytes exactly as they arrived, cut anywhere."""
 

@@ -11,7 +11,7 @@ from dragoman.adapter.answers.relay import Relay
 from dragoman.adapter.answers.state_keys import StateKeys, StateMemory
 from dragoman.adapter.context import KeptHistory, KeptPart, StateSealer, StateStore
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests.history.encode_cache import SharedEncodeCache
+from dragoman.adapter.requests.encode_cache import SharedEncodeCache
 from dragoman.adapter.wire import Upload
 from dragoman.answers.forwarding import forward
 from dragoman.answers.provider_request import ProviderRequest

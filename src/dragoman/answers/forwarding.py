@@ -17,8 +17,7 @@ from dragoman.configuration.config import ClientConfig
 from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
 from dragoman.effects.work import iterate_async
 from dragoman.limits.limits import LimitGovernor
-from dragoman.limits.reservation import Governor
-from dragoman.limits.usage import MeasureUsage
+from dragoman.limits.reservation import Governor, MeasureUsage
 from dragoman.transport.contract import AsyncStreamedReply
 from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
 

@@ -8,12 +8,13 @@ from functools import partial
 from typing import Any, NoReturn, Self
 
 from dragoman.adapter.context import RequestContext, bundled_prices
-from dragoman.adapter.contract import Adapter, AdapterOptions, WireAdapter
+from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import AuthenticationError, ConfigurationError, DragomanError, ProviderError
 from dragoman.adapter.losses import Loss, log_losses
 from dragoman.adapter.replies.stream_decoder import decode_batches_async
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.attempt.attempt import Attempt, run_attempts
 from dragoman.attempt.reply_reader import ReplyReader, apply_stages
 from dragoman.canonical.blocks import assemble
@@ -24,9 +25,7 @@ from dragoman.configuration.config import ClientConfig
 from dragoman.configuration.transports import Transports
 from dragoman.effects.outcomes import Broken, Failed, Replied, ResponseDetails, SendOutcome
 from dragoman.effects.work import Perform, drive_async, iterate_async
-from dragoman.limits.reservation import Governor, Observe, Stage
-from dragoman.limits.settlement import usage_of
-from dragoman.limits.usage import MeasureUsage
+from dragoman.limits.reservation import Governor, MeasureUsage, Observe, Stage, usage_of
 from dragoman.transport import AsyncTransport
 from dragoman.transport.contract import AsyncStreamedReply
 from dragoman.transport.retry import RetryState

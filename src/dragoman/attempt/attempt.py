@@ -10,8 +10,7 @@ from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.adapter.wire import WireResponse
 from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
 from dragoman.effects.work import Perform, Work
-from dragoman.limits.reservation import Governor, Observe, Reservation, Stage
-from dragoman.limits.usage import MeasureUsage
+from dragoman.limits.reservation import Governor, MeasureUsage, Observe, Reservation, Stage
 from dragoman.transport.retry import Timing
 
 

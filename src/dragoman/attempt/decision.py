@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from dragoman.effects.work import Work
 from dragoman.policy.errors import PolicyDeniedError
-from dragoman.policy.outgoing import OutgoingRequest
 from dragoman.policy.plugin import Hook
+from dragoman.policy.step import OutgoingRequest
 
 if TYPE_CHECKING:  # many programs have no router
     from dragoman.routing import Router

@@ -18,14 +18,13 @@ from dragoman.attempt.reports import CallReports
 from dragoman.canonical.message import Message, MessageMetadata, MessageStatus, Role
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.configuration.config import ClientConfig, client_config, is_client
-from dragoman.configuration.providers import merge_providers, read_providers
 from dragoman.configuration.transports import Transports
+from dragoman.configuration.validation import merge_providers, read_providers
 from dragoman.effects.outcomes import Replied, ResponseDetails, SendOutcome
 from dragoman.effects.work import Perform, Work, in_thread, intercept
 from dragoman.limits.budget import BudgetAccounts, Budgets, Spend
 from dragoman.limits.limits import LimitGovernor
-from dragoman.limits.reservation import Governor, Observe
-from dragoman.limits.usage import MaxUsage, MeasureUsage
+from dragoman.limits.reservation import Governor, MaxUsage, MeasureUsage, Observe
 from dragoman.transport import registered_setting_names
 from dragoman.transport.retry import RetryPolicy, RetryState
 from dragoman.transport.settings import Providers, ProviderSettings, seal_keys

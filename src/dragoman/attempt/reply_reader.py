@@ -1,12 +1,12 @@
 """Reads one reply for a driver: decides which events the caller receives, and what the outcome is."""
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from dragoman.adapter.contract import Adapter, RequestContext
 from dragoman.adapter.errors import MalformedReplyError, ProviderError, RequestCancelledError
 from dragoman.adapter.replies.error_context import add_response_facts
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete, MessageStart, StreamEvent, UsageUpdate
 from dragoman.canonical.message import Message, MessageStatus, StopReason
@@ -14,6 +14,9 @@ from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, Respon
 from dragoman.effects.work import Perform, Work
 from dragoman.limits.reservation import Stage
 from dragoman.transport import AsyncStreamedReply, StreamedReply
+
+if TYPE_CHECKING:
+    from dragoman.adapter.replies.stream_decoder import StreamDecoder
 
 
 class ReplyReader:
@@ -42,7 +45,7 @@ class ReplyReader:
         """The whole reply as it arrived, before any stage."""
 
     @property
-    def decoder(self) -> StreamDecoder:
+    def decoder(self) -> "StreamDecoder":
         """The decoder of a streamed reply."""
         if self._decoder is None:
             self._decoder = self._adapter.reply_decoder(self._context)

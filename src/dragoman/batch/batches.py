@@ -24,8 +24,8 @@ from dragoman.adapter.losses import Loss
 from dragoman.adapter.operations.batch_api import BatchState, BatchStatus
 from dragoman.adapter.operations.operation import Operation
 from dragoman.adapter.registry import get_adapter
-from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, LineSplitter
-from dragoman.adapter.wire import WireResponse
+from dragoman.adapter.replies.framing import LineSplitter
+from dragoman.adapter.wire import DEFAULT_BODY_CAP, WireResponse
 from dragoman.attempt.governance import FREE, Governance, read_call_settings
 from dragoman.batch.handle import NOT_SUBMITTED, BatchDenial, BatchEntry, BatchHandle
 from dragoman.batch.requests import PreparedRequest, Requests, batch_wire, encode_batch, prepare_requests
@@ -42,8 +42,8 @@ from dragoman.batch.turns import report_failure, report_request, report_result
 from dragoman.canonical.extensions.message_labels import with_message_labels
 from dragoman.canonical.ids import new_session_id, new_ulid
 from dragoman.canonical.message import Message, Role
-from dragoman.configuration.providers import merge_providers
 from dragoman.configuration.transports import Transports
+from dragoman.configuration.validation import merge_providers
 from dragoman.effects.outcomes import Broken, Failed, Replied, ResponseDetails, SendOutcome
 from dragoman.effects.work import (
     Perform,

@@ -15,8 +15,7 @@ from dragoman.adapter.errors import (
     StreamTruncatedError,
 )
 from dragoman.adapter.operations.batch_api import BatchApi, BatchState, BatchStatus
-from dragoman.adapter.requests.answer_tool import AnswerTool
-from dragoman.adapter.requests.history.tool_names import ToolNames
+from dragoman.adapter.requests.call_translators import AnswerTool, ToolNames
 from dragoman.adapter.wire import WireResponse
 from dragoman.batch.handle import BatchEntry, BatchHandle
 from dragoman.canonical.events import OutputProblem

@@ -1,29 +1,32 @@
-"""The attempts of one row: what governs them, and when the row is asked again."""
+"""The attempts of one row: what governs them, how they wait for money, and when the row is asked again."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from dragoman.adapter.errors import (
     AuthenticationError,
     BillingError,
+    BudgetExceededError,
     ConfigurationError,
     DragomanError,
     NotFoundError,
     PermissionDeniedError,
     ProviderError,
     RateLimitError,
+    UnpricedModelError,
 )
 from dragoman.adapter.wire import WireRequest, WireResponse
-from dragoman.bulk.budget import RunStoppedError, WaitingBudgets
 from dragoman.bulk.claims import ClaimGovernor, ModelRun, PendingRow
 from dragoman.bulk.concurrency import SlotGovernor
+from dragoman.bulk.progress import ProgressTracker
+from dragoman.bulk.records import Outcome
 from dragoman.bulk.requester import WorkerLostError
-from dragoman.bulk.state.records import Outcome
 from dragoman.effects.outcomes import Broken, Failed
-from dragoman.effects.work import Perform
+from dragoman.effects.work import Perform, call
 from dragoman.limits import LimitReachedError, LimitsUnavailableError
+from dragoman.limits.budget import Budgets
 from dragoman.limits.limits import LimitGovernor
-from dragoman.limits.reservation import Governor, Reservation
-from dragoman.limits.usage import MeasureUsage
+from dragoman.limits.reservation import Governor, MeasureUsage, Reservation
 from dragoman.transport.retry import RetryQuota, RetryState
 
 MAX_WORKER_LOSSES = 10
@@ -35,6 +38,12 @@ _FATAL_ERRORS = (AuthenticationError, BillingError, ConfigurationError, LimitsUn
 def is_fatal(error: Exception) -> bool:
     """Whether every row would meet the error. A permission error may be caused by the content of a single row."""
     return isinstance(error, _FATAL_ERRORS) and not isinstance(error, PermissionDeniedError)
+
+
+class RunStoppedError(DragomanError):
+    """The run stopped before the row had an outcome. Nothing was sent."""
+
+    sent = False
 
 
 class RowRetries(RetryState):
@@ -72,6 +81,33 @@ class RowRetries(RetryState):
     def wait_after(self, outcome: Failed | Broken) -> float | None:
         wait = super().wait_after(outcome)
         return outcome.error.retry_after if isinstance(outcome.error, LimitReachedError) else wait
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingBudgets:
+    """The budgets of one row, which waits for room while others are in flight: they may cost less than they reserved.
+
+    The last row that waits stops the run.
+    """
+
+    budgets: Budgets
+    tracker: ProgressTracker
+
+    def reserve(self, measure: MeasureUsage) -> Perform:
+        """Return the effect that waits. Raises RunStoppedError, UnpricedModelError, and BudgetExceededError if the row
+        alone exceeds a budget per turn."""
+        return call(self._wait, measure)
+
+    async def _wait(self, measure: MeasureUsage) -> Reservation:
+        while self.tracker.stopped is None:
+            try:
+                return self.budgets.reserve(measure)
+            except BudgetExceededError as error:
+                if error.per == "turn" or isinstance(error, UnpricedModelError):
+                    raise
+                if not await self.tracker.wait_for_room():
+                    self.tracker.stopped = self.tracker.stopped or str(error)
+        raise RunStoppedError(self.tracker.stopped)
 
 
 class EarlyReservation:

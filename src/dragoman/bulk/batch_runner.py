@@ -25,9 +25,7 @@ from dragoman.batch import AsyncBatches, BatchError, BatchRequest
 from dragoman.batch.results import BatchResult
 from dragoman.bulk.claims import ModelRun, PendingRow
 from dragoman.bulk.model_runner import ModelRunner
-from dragoman.bulk.prompt import build_messages
-from dragoman.bulk.rows import Source
-from dragoman.bulk.state.records import (
+from dragoman.bulk.records import (
     Claim,
     KnownRow,
     LostRequest,
@@ -38,6 +36,7 @@ from dragoman.bulk.state.records import (
     failed_outcome,
     invalid_outcome,
 )
+from dragoman.bulk.rows import Source, build_messages
 from dragoman.canonical.message import Message
 from dragoman.limits import LimitReachedError
 from dragoman.limits.bounds import max_usage

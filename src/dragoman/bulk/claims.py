@@ -1,21 +1,18 @@
-"""The rows of one model, and the claim of a row in the manifest: written before each request, and settled after it."""
+"""The rows of one model, and the claim of a row in the manifest: written before each request, with what it may cost,
+and settled after it."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import partial
 from typing import Any, NamedTuple
 
 from dragoman.adapter.contract import Prices
 from dragoman.adapter.errors import DragomanError, NetworkError, ProviderError
-from dragoman.bulk.budget import CostEstimator
 from dragoman.bulk.concurrency import ConcurrencyController
+from dragoman.bulk.manifest import now_micros
 from dragoman.bulk.progress import ProgressTracker
-from dragoman.bulk.prompt import prompt_digest
-from dragoman.bulk.requester import Requester, WorkerLostError
-from dragoman.bulk.state.manifest import now_micros
-from dragoman.bulk.state.records import (
+from dragoman.bulk.records import (
     Claim,
     KnownRow,
     LostRequest,
@@ -26,18 +23,43 @@ from dragoman.bulk.state.records import (
     failed_outcome,
     sum_known,
 )
-from dragoman.bulk.state.write_batcher import WriteBatcher
+from dragoman.bulk.requester import Requester, WorkerLostError
+from dragoman.bulk.rows import prompt_digest
+from dragoman.bulk.write_batcher import WriteBatcher
 from dragoman.canonical.message import Message
+from dragoman.canonical.usage import CostStatus
 from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
-from dragoman.effects.work import Perform
+from dragoman.effects.work import Perform, call
 from dragoman.limits import Limits
 from dragoman.limits.budget import Budgets
-from dragoman.limits.reservation import Reservation
-from dragoman.limits.settlement import is_billed, usage_of
-from dragoman.limits.usage import MeasureUsage
+from dragoman.limits.reservation import MaxUsage, MeasureUsage, Reservation, is_billed, usage_of
 from dragoman.output.answer_type import AnswerForm
 from dragoman.output.check import AnswerCheck
+from dragoman.store.columns import from_micros
 from dragoman.transport.retry import RetryState
+
+_DEFAULT_OUTPUT_TOKENS = 256
+"""Expected output tokens of a reply before any reply of its model is known."""
+
+
+class CostEstimator:
+    """Estimates what a request will cost, by the replies of its model so far."""
+
+    def __init__(self, prices: Prices) -> None:
+        self._prices = prices
+        self._average_output: dict[str, float] = {}
+
+    def estimate(self, use: MaxUsage) -> Decimal | None:
+        """Return the expected cost in US dollars: the prompt, and a reply of average length. None if the price is
+        unknown."""
+        average = round(self._average_output.get(use.model, _DEFAULT_OUTPUT_TOKENS))
+        usage = use.input.model_copy(update={"output_tokens": min(use.output_tokens, average)})
+        priced = self._prices.price(use.model, usage, from_micros(now_micros()))
+        return priced.cost_usd if priced.cost_status in (CostStatus.PRICED, CostStatus.FREE) else None
+
+    def observe_output_tokens(self, model: str, output_tokens: float) -> None:
+        average = self._average_output.get(model)
+        self._average_output[model] = output_tokens if average is None else 0.95 * average + 0.05 * output_tokens
 
 
 class PendingRow(NamedTuple):
@@ -111,8 +133,7 @@ class ClaimGovernor(Reservation):
 
     def reserve(self, measure: MeasureUsage) -> Perform:
         """Return the effect that writes the claim."""
-        work = partial(self._claim_request, measure)
-        return Perform(work, work)
+        return call(self._claim_request, measure)
 
     async def _claim_request(self, measure: MeasureUsage) -> Reservation:
         claim = self._run.new_claim(self._pending, self._run.estimator.estimate(measure()))
@@ -126,8 +147,7 @@ class ClaimGovernor(Reservation):
         What was answered is paid, and a refusal is free. A request without an end may have been billed if it was sent:
         it is lost, with its estimated cost. If the claim is only released, the request stays in flight.
         """
-        work = partial(self._settle, outcome)
-        return Perform(work, work)
+        return call(self._settle, outcome)
 
     async def _settle(self, outcome: SendOutcome) -> None:
         claim, retries = self._claim, self._retries

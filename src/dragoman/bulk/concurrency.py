@@ -13,10 +13,8 @@ from datetime import UTC, datetime
 from dragoman.adapter.errors import ConfigurationError, ProviderError, RateLimitError
 from dragoman.adapter.replies.rate_limit_headers import remaining_requests
 from dragoman.effects.outcomes import Broken, Failed, Replied, SendOutcome
-from dragoman.effects.work import Perform
-from dragoman.limits.reservation import Reservation
-from dragoman.limits.settlement import usage_of
-from dragoman.limits.usage import MeasureUsage
+from dragoman.effects.work import Perform, call
+from dragoman.limits.reservation import MeasureUsage, Reservation, usage_of
 from dragoman.transport import Timing
 from dragoman.transport.retry import RetryState
 
@@ -105,10 +103,11 @@ class SlotGovernor:
 
     def reserve(self, measure: MeasureUsage) -> Perform:
         """Return the effect that waits for the slot."""
-        return Perform(self._acquire, self._acquire)
 
-    async def _acquire(self) -> "Slot":
-        return Slot(self.controller, self.retries, await self.controller.acquire())
+        async def acquire() -> Slot:
+            return Slot(self.controller, self.retries, await self.controller.acquire())
+
+        return call(acquire)
 
 
 class Slot(Reservation):

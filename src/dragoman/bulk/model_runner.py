@@ -21,17 +21,15 @@ from dragoman.adapter.errors import (
 from dragoman.adapter.losses import log_losses
 from dragoman.adapter.wire import WireResponse
 from dragoman.attempt.attempt import Attempt, exchange_whole, run_attempts
-from dragoman.bulk.attempts import Row
-from dragoman.bulk.budget import RunStoppedError
+from dragoman.bulk.attempts import Row, RunStoppedError
 from dragoman.bulk.claims import ModelRun, PendingRow
-from dragoman.bulk.prompt import RowReader, build_messages, prompt_digest
+from dragoman.bulk.records import KnownRow, Outcome, State
 from dragoman.bulk.rows import Row as SourceRow
-from dragoman.bulk.rows import Source
-from dragoman.bulk.state.records import KnownRow, Outcome, State
+from dragoman.bulk.rows import RowReader, Source, build_messages, prompt_digest
 from dragoman.canonical.message import Message
 from dragoman.configuration import ClientConfig
 from dragoman.effects.outcomes import Broken, Failed, Replied, ResponseDetails, SendOutcome
-from dragoman.effects.work import Perform, Work, drive_async
+from dragoman.effects.work import Work, call, drive_async
 from dragoman.limits.bounds import max_usage
 from dragoman.limits.reservation import Observe
 
@@ -226,8 +224,7 @@ class ModelRunner:
                 except ProviderError as error:
                     return Broken(error, error.partial, False, details)
 
-            send = partial(row.send, request)
-            return (yield from exchange_whole(Perform(send, send), read, observers))
+            return (yield from exchange_whole(call(row.send, request), read, observers))
 
         attempt = Attempt(row.governors, partial(max_usage, adapter, messages, (), options))
         outcome = await drive_async(run_attempts(row.retries, partial(attempt.run, exchange)))

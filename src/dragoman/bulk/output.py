@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.bulk.manifest import AnswerRow, Manifest
+from dragoman.bulk.records import State
 from dragoman.bulk.rows import JSON_LINES, Row, Source, connect_duckdb, protect_cell, validate_suffix
-from dragoman.bulk.state.manifest import AnswerRow, Manifest
-from dragoman.bulk.state.records import State
 from dragoman.output.answer_type import AnswerType
 from dragoman.pricing.analytics.usage_columns import quote_literal
 
@@ -93,7 +93,12 @@ def write_rows(path: Path, rows: Iterable[Row], source: Source, columns: AnswerC
         elif suffix == ".csv":
             # Every column that any row has, in order of first appearance.
             names = list(source.types) or list(dict.fromkeys(name for row in source for name in row))
-            _csv(temporary, rows, [*names, *columns.names])
+            with temporary.open("w", encoding="utf-8", newline="") as file:
+                # Texts are quoted: Python leaves a carriage return bare otherwise, and it ends the row.
+                header = [*names, *columns.names]
+                writer = csv.DictWriter(file, header, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+                writer.writerow({name: protect_cell(name) for name in header})
+                writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
         else:
             _parquet(temporary, rows, source.types, columns.prefix)
         temporary.replace(path)
@@ -113,14 +118,6 @@ class _AnswerReader:
             return None
         answer, self._next = self._next, next(self._outcomes, None)
         return answer
-
-
-def _csv(path: Path, rows: Iterable[Row], columns: list[str]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        # Texts are quoted: Python leaves a carriage return bare otherwise, and it ends the row.
-        writer = csv.DictWriter(file, columns, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-        writer.writerow({name: protect_cell(name) for name in columns})
-        writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
 
 
 def _parquet(path: Path, rows: Iterable[Row], types: Mapping[str, str], prefix: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from dragoman.bulk.state.records import Outcome, State
+from dragoman.bulk.records import Outcome, State
 
 _NOTIFY_INTERVAL = 0.5
 _WINDOW = 30.0
@@ -100,7 +100,13 @@ class ProgressTracker:
                 count, usd = self._costs.get(model, (0, Decimal(0)))
                 self._costs[model] = (count + 1, usd + outcome.cost_usd)
         self._finished.set()
-        self._notify_throttled()
+        now = time.monotonic()
+        if not self._recent or now - self._notified_at >= _NOTIFY_INTERVAL:
+            self._notified_at = now
+            self._recent.append((now, self._done))
+            while now - self._recent[0][0] > _WINDOW:
+                self._recent.popleft()
+            self.notify()
 
     async def wait_for_room(self) -> bool:
         """Wait until a row in flight has ended. Return False at once if every one of them waits: none would end."""
@@ -151,13 +157,3 @@ class ProgressTracker:
                     return None
                 cost += usd / count * remaining
         return None if cost is None else cost.quantize(Decimal("0.000001")) if cost else cost
-
-    def _notify_throttled(self) -> None:
-        now = time.monotonic()
-        if self._recent and now - self._notified_at < _NOTIFY_INTERVAL:
-            return
-        self._notified_at = now
-        self._recent.append((now, self._done))
-        while now - self._recent[0][0] > _WINDOW:
-            self._recent.popleft()
-        self.notify()

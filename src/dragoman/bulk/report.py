@@ -9,13 +9,22 @@ from typing import Any, Self
 
 from sqlalchemy import and_, func, select
 
+from dragoman.bulk.manifest import Manifest
 from dragoman.bulk.output import AnswerColumns, join_rows
+from dragoman.bulk.records import State, answers, lost_requests, sum_known
 from dragoman.bulk.rows import Row, Source
-from dragoman.bulk.state.manifest import Manifest
-from dragoman.bulk.state.records import State, sum_known
-from dragoman.bulk.state.tables import answers, lost_requests
 
-_TITLES = ("model", "answers", "errors", "cost", "tokens in", "tokens out", "seconds", "slow", "agrees")
+_TITLES = (
+    "model",
+    "answers",
+    "errors",
+    "cost",
+    "tokens in",
+    "tokens out",
+    "seconds",
+    "slow",
+    "agrees",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +107,23 @@ class BulkReport:
 
     def table_rows(self) -> list[tuple[str, ...]]:
         """Return one row of text per model, after a row of titles."""
-        return [_TITLES, *map(_format_row, self.models)]
+        rows: list[tuple[str, ...]] = [_TITLES]
+        for line in self.models:
+            cost = "unknown" if line.cost_usd is None else f"${line.cost_usd:.6f}" + ("+" if line.unpriced else "")
+            rows.append(
+                (
+                    line.model,
+                    f"{line.answered:,}",
+                    f"{line.errors:,}",
+                    cost if line.answered or line.errors else "",
+                    f"{line.input_tokens:,}",
+                    f"{line.output_tokens:,}",
+                    "" if line.median_seconds is None else f"{line.median_seconds:.1f}",
+                    "" if line.p95_seconds is None else f"{line.p95_seconds:.1f}",
+                    "" if line.agreement is None else f"{line.agreement:.0%}",
+                )
+            )
+        return rows
 
     def __str__(self) -> str:
         """Return the models as a text table."""
@@ -264,18 +289,3 @@ def _for_model(manifest: Manifest, model_no: int) -> Any:
 
 def _ratio(part: int, whole: int) -> float | None:
     return part / whole if whole else None
-
-
-def _format_row(line: ModelSummary) -> tuple[str, ...]:
-    cost = "unknown" if line.cost_usd is None else f"${line.cost_usd:.6f}" + ("+" if line.unpriced else "")
-    return (
-        line.model,
-        f"{line.answered:,}",
-        f"{line.errors:,}",
-        cost if line.answered or line.errors else "",
-        f"{line.input_tokens:,}",
-        f"{line.output_tokens:,}",
-        "" if line.median_seconds is None else f"{line.median_seconds:.1f}",
-        "" if line.p95_seconds is None else f"{line.p95_seconds:.1f}",
-        "" if line.agreement is None else f"{line.agreement:.0%}",
-    )

@@ -10,7 +10,7 @@ from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import ConfigurationError, NetworkError
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.wire import WireRequest, WireResponse
-from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.contract import ApiKey
 from dragoman.transport import AsyncTransport, RetryPolicy, transport_for
 from dragoman.transport.settings import seal_keys
 

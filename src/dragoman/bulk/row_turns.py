@@ -11,9 +11,8 @@ from typing import Any, cast
 from dragoman.adapter.contract import Adapter, Prices
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.wire import WireRequest, WireResponse
-from dragoman.bulk.attempts import Row, RowRetries, is_fatal
-from dragoman.bulk.budget import RunStoppedError
-from dragoman.bulk.state.records import Outcome
+from dragoman.bulk.attempts import Row, RowRetries, RunStoppedError, is_fatal
+from dragoman.bulk.records import Outcome
 from dragoman.canonical.message import Message, Role
 from dragoman.configuration import ClientConfig
 from dragoman.open_turns import TurnStep

@@ -15,21 +15,19 @@ from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.registry import parse_model
 from dragoman.batch.results import BatchPrices
 from dragoman.bulk.batch_runner import BatchRunner
-from dragoman.bulk.budget import CostEstimator, read_budget
-from dragoman.bulk.claims import ModelRun
+from dragoman.bulk.claims import CostEstimator, ModelRun
 from dragoman.bulk.concurrency import ConcurrencyController
+from dragoman.bulk.manifest import Manifest, now_micros
 from dragoman.bulk.model_runner import ModelRunner
 from dragoman.bulk.output import AnswerColumns, write_rows
 from dragoman.bulk.progress import ProgressCallback, ProgressTracker
-from dragoman.bulk.prompt import Labels, RowReader
+from dragoman.bulk.records import sum_known
 from dragoman.bulk.report import BulkReport, build_report, count_outcomes, sum_lost
 from dragoman.bulk.requester import LocalRequester, ModelConfig, Requester
-from dragoman.bulk.rows import Source, validate_suffix
-from dragoman.bulk.state.manifest import Manifest, now_micros
-from dragoman.bulk.state.records import sum_known
-from dragoman.bulk.state.write_batcher import WriteBatcher
+from dragoman.bulk.rows import Labels, RowReader, Source, validate_suffix
+from dragoman.bulk.write_batcher import WriteBatcher
 from dragoman.configuration import ClientConfig
-from dragoman.configuration.providers import merge_providers, read_providers
+from dragoman.configuration.validation import merge_providers, read_providers
 from dragoman.limits import Limits
 from dragoman.limits.budget import Budget, BudgetAccounts, Budgets, Spend
 from dragoman.output.answer_type import AnswerJson, AnswerType
@@ -314,3 +312,13 @@ def _check_config(config: RunConfig) -> None:
         raise ConfigurationError("workers needs a Ray cluster: pass ray too")
     if config.options.stream or config.options.context is not None:
         raise RequestError("the options of a bulk run cannot have stream or context")
+
+
+def read_budget(budget: Budget | Decimal | str | int | None) -> tuple[Budget, ...]:
+    """Return the budget of a run, if it has one; a bare amount is US dollars. Raises ConfigurationError."""
+    if budget is None:
+        return ()
+    resolved = budget if isinstance(budget, Budget) else Budget(usd=budget)
+    if resolved.per != "session":
+        raise ConfigurationError(f"a bulk run needs a budget per session, not per {resolved.per}")
+    return (resolved,)

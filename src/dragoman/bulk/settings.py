@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 from dragoman.adapter.contract import AdapterOptions, Prices
 from dragoman.bulk.progress import ProgressCallback
-from dragoman.bulk.prompt import Labels
+from dragoman.bulk.rows import Labels
 from dragoman.configuration import ClientConfig, HasConfig
 from dragoman.limits import Limits
 from dragoman.limits.budget import Budget

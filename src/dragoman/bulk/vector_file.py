@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError
-from dragoman.adapter.operations.embeddings.capabilities import Purpose, Truncate
+from dragoman.adapter.operations.embeddings import Purpose, Truncate
 from dragoman.bulk.output import duckdb_type, encode_json, lines_to_parquet
-from dragoman.bulk.prompt import RowReader, Template
-from dragoman.bulk.rows import JSON_LINES, Row, open_source, validate_suffix
+from dragoman.bulk.rows import JSON_LINES, Row, RowReader, Template, open_source, validate_suffix
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.embeddings import Embeddings, PartialEmbeddings, embed
@@ -161,7 +160,13 @@ class _Parts:
                         with each.open("rb") as part:
                             shutil.copyfileobj(part, file)
             else:
-                columns = {**self._types(), **types, column: "FLOAT[]"}
+                # The type of a column is the one that its values in all parts need.
+                names: dict[str, set[type]] = {}
+                for path in sorted(self._folder.glob("*.types")):
+                    for name, kinds in json.loads(path.read_text(encoding="utf-8")).items():
+                        names.setdefault(name, set()).update(_TYPES.get(kind, object) for kind in kinds)
+                needed = {name: duckdb_type(kinds) for name, kinds in names.items()}
+                columns = {**needed, **types, column: "FLOAT[]"}
                 lines_to_parquet(lines, temporary, columns, group=_ROW_GROUP)
             temporary.replace(self._output)
         finally:
@@ -176,14 +181,6 @@ class _Parts:
         for each in self._folder.iterdir():
             each.unlink()
         self._folder.rmdir()
-
-    def _types(self) -> dict[str, str]:
-        """Return the types of all columns, as the values of all parts need them."""
-        names: dict[str, set[str]] = {}
-        for path in sorted(self._folder.glob("*.types")):
-            for name, kinds in json.loads(path.read_text(encoding="utf-8")).items():
-                names.setdefault(name, set()).update(kinds)
-        return {name: duckdb_type({_TYPES.get(kind, object) for kind in kinds}) for name, kinds in names.items()}
 
     def _keep_receipts(self, receipts: Sequence[Message]) -> None:
         with (self._folder / "receipts").open("a", encoding="utf-8") as file:

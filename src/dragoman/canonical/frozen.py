@@ -1,7 +1,11 @@
-"""Immutable dicts and lists that compare, print, pickle and serialize like the plain ones."""
+"""Immutable dicts and lists that compare, print, pickle and serialize like the plain ones, and fields made of them."""
 
 import copy
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
+
+from pydantic import AfterValidator, PlainSerializer
+
+from dragoman.canonical.guard import JsonObject, Text
 
 
 def _refuse(self: object, *_: Any, **__: Any) -> NoReturn:
@@ -77,3 +81,18 @@ def thaw(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [thaw(item) for item in value]
     return value
+
+
+Names = Annotated[list[Text], AfterValidator(freeze)]
+"""A frozen list of words."""
+
+NameSet = Annotated[frozenset[Text], PlainSerializer(sorted, return_type=list[str], when_used="json")]
+"""A set of words, sorted in JSON so that the same set gives the same bytes in any process."""
+
+TextMap = Annotated[dict[Text, Text], AfterValidator(freeze)]
+"""A frozen mapping from text to text."""
+
+FrozenObject = Annotated[JsonObject, AfterValidator(freeze)]
+"""A deeply frozen JSON object."""
+
+FrozenObjects = Annotated[list[FrozenObject], AfterValidator(freeze)]

@@ -5,6 +5,7 @@ rejected once, when a value enters, with the path of the offender. Source: docs/
 """
 
 import math
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, Field
@@ -76,14 +77,12 @@ def json_size(value: Any) -> int:
     return total
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Copier:
     """One walk through a value, which adds up its size on the way."""
 
-    __slots__ = ("_max_depth", "_size")
-
-    def __init__(self, max_depth: int) -> None:
-        self._max_depth = max_depth
-        self._size = 0
+    _max_depth: int
+    _size: int = 0
 
     def copy(self, node: Any, path: _Path, depth: int) -> Any:
         kind = type(node)  # nearly every value is of exactly one of these types, so the slower checks are skipped
@@ -97,7 +96,8 @@ class _Copier:
         elif kind is float:
             copied = _number(node, path)
         elif isinstance(node, str):
-            copied = self._text(node, path)
+            self._size += len(node)
+            copied = _check_surrogates(node, path)
         elif isinstance(node, dict):
             return self.copy_object(node, path, depth)
         elif kind is list or isinstance(node, (list, tuple)):
@@ -138,10 +138,6 @@ class _Copier:
         if self._size > MAX_BODY_BYTES:
             raise _too_large(path)
         return copied
-
-    def _text(self, value: str, path: _Path) -> str:
-        self._size += len(value)
-        return _check_surrogates(value, path)
 
     def _check_key(self, key: Any, path: _Path) -> str:
         if not isinstance(key, str):

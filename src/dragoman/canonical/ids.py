@@ -35,32 +35,26 @@ class UlidFactory:
     def __call__(self) -> str:
         now = time.time_ns() // 1_000_000
         with self._lock:
-            if now > self._time:
-                self._begin(now)
-            elif self._end < _30_BITS:
+            if now <= self._time and self._end < _30_BITS:
                 self._end += 1
             else:
-                self._begin(self._time + 1)
+                # A millisecond begins. Its ids have the same 20 characters, and count with the last six.
+                self._time = now = max(now, self._time + 1)
+                self._fresh = self._fresh or _draw()
+                letters, self._end = self._fresh.pop()
+                if (second := now >> 10) != self._second:  # 1,024 milliseconds
+                    self._second = second
+                    a, b, c, d = second >> 30, second >> 20 & 1023, second >> 10 & 1023, second & 1023
+                    self._letters = f"{_PAIRS[a]}{_PAIRS[b]}{_PAIRS[c]}{_PAIRS[d]}"
+                self._start = f"{self._letters}{_PAIRS[now & 1023]}{letters}"
             start, end = self._start, self._end
         return f"{start}{_PAIRS[end >> 20]}{_PAIRS[end >> 10 & 1023]}{_PAIRS[end & 1023]}"
-
-    def _begin(self, now: int) -> None:
-        """Begin a millisecond. Its ids have the same 20 characters, and count with the last six."""
-        self._fresh = self._fresh or _draw()
-        letters, self._end = self._fresh.pop()
-        self._time = now
-        if (second := now >> 10) != self._second:  # 1,024 milliseconds
-            self._second = second
-            a, b, c, d = second >> 30, second >> 20 & 1023, second >> 10 & 1023, second & 1023
-            self._letters = f"{_PAIRS[a]}{_PAIRS[b]}{_PAIRS[c]}{_PAIRS[d]}"
-        self._start = f"{self._letters}{_PAIRS[now & 1023]}{letters}"
 
     def after_fork(self) -> None:
         """Reset the state in a child process, before it creates an id."""
         # Another thread of the parent may have held the lock, and does not exist in the child.
         self._lock = threading.Lock()
-        self._fresh = []
-        self._begin(self._time + 1)
+        self._fresh, self._end = [], _30_BITS  # the next id begins a millisecond, with fresh randomness
 
 
 def _draw() -> list[tuple[str, int]]:

@@ -1,11 +1,12 @@
 """Message: one message of the canonical conversation. Source: docs/reference/canonical.md#messages."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Self
 
 from dragoman.canonical.blocks import SINGLE_VALUES, TEXT_ALONE, ContentBlock, TextBlock, ToolResultBlock, assemble
-from dragoman.canonical.display import render_html
 from dragoman.canonical.message_fields import (
     SCHEMA_VERSION,
     Alternative,
@@ -19,12 +20,12 @@ from dragoman.canonical.message_fields import (
     check_content_size,
     share_field_names,
 )
-from dragoman.canonical.versions import Upgrade, read_as
 
 if TYPE_CHECKING:
     from dragoman.canonical.extensions.slots import BaseExtensions
     from dragoman.canonical.message_view.parts import CalledTool
     from dragoman.canonical.message_view.view import MessageView
+    from dragoman.canonical.versions import Upgrade
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -165,15 +166,50 @@ def _to_content(content: str | Iterable[ContentBlock]) -> Any:
     return tuple(content) if isinstance(content, Iterable) and not isinstance(content, SINGLE_VALUES) else content
 
 
-def read_message(data: Mapping[str, Any] | str | bytes, *, upgrades: Mapping[int, Upgrade] | None = None) -> Message:
+def read_message(data: Mapping[str, Any] | str | bytes, *, upgrades: "Mapping[int, Upgrade] | None" = None) -> Message:
     """Read a message from JSON of any version.
 
     Raises pydantic.ValidationError if it is not a message, and ValueError if the JSON is malformed or unsafe
     (see `guard`), or if its schema version is too old to upgrade or newer than this version can read.
     """
+    from dragoman.canonical.versions import read_as  # imported late: only stored messages are read
+
     return read_as(Message, data, upgrades=upgrades)
 
 
 def write_message(message: Message) -> bytes:
     """Return the message as JSON, including provider_raw and unknown fields."""
     return message.model_dump_json(exclude_none=True).encode()
+
+
+_MAX_MESSAGES = 20
+"""How many messages of a conversation a notebook shows: the output of a cell is stored in the notebook's file."""
+
+
+def render_html(messages: Sequence[Any]) -> str | None:
+    """Return the messages as an HTML fragment; None if the renderer or one of its requirements is not installed."""
+    renderer = _renderer()
+    return None if renderer is None else renderer(messages)
+
+
+def render_end(messages: Sequence[Any]) -> str | None:
+    """Return the last messages as `render_html` does, after a line that counts them if there are more; None if there
+    are none. A result is not shown without its call."""
+    shown = messages[-_MAX_MESSAGES:]
+    while len(shown) < len(messages) and shown[:1] and shown[0].role == "tool":
+        shown = shown[1:]
+    html = render_html(shown) if shown else None
+    if html is None or len(shown) == len(messages):
+        return html
+    return f"<p><i>The last {len(shown)} of {len(messages)} messages:</i></p>\n{html}"
+
+
+@cache
+def _renderer() -> Callable[[Sequence[Any]], str | None] | None:
+    for entry in entry_points(group="dragoman.renderers", name="html"):
+        try:
+            renderer: Callable[[Sequence[Any]], str | None] = entry.load()
+        except ImportError:
+            return None
+        return renderer
+    return None

@@ -5,6 +5,7 @@ Views and extensions read messages as `MessageFields`, so that `Message` can dep
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Self
 
@@ -23,12 +24,52 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
     assemble,
 )
-from dragoman.canonical.extensions.fields import NameSet
+from dragoman.canonical.frozen import NameSet
 from dragoman.canonical.guard import Count, JsonObject, Text
 from dragoman.canonical.ids import new_message_id
-from dragoman.canonical.routing import RoutingDecisionRecord
 from dragoman.canonical.usage import Usage
 from dragoman.canonical.words import OpenEnum
+
+
+class RoutingMode(OpenEnum):
+    """Which link of the routing chain chose the model. Source: docs/reference/routing-and-events.md#chain."""
+
+    OVERRIDE = "override"
+    MANUAL = "manual"
+    RULE = "rule"
+    PATTERN = "pattern"
+    DELEGATE = "delegate"
+    DEFAULT = "default"
+
+
+class Refusal(StrEnum):
+    """Why a model cannot take a turn. Source: docs/reference/routing-and-events.md#validation."""
+
+    NOT_CONFIGURED = "not_configured"
+    PROVIDER_UNAVAILABLE = "provider_unavailable"
+    NO_VISION_SUPPORT = "no_vision_support"
+    EXCEEDS_CONTEXT_WINDOW = "exceeds_context_window"
+    NO_TOOL_SUPPORT = "no_tool_support"
+    NO_SYSTEM_PROMPT_SUPPORT = "no_system_prompt_support"
+    NO_STRUCTURED_OUTPUT_SUPPORT = "no_structured_output_support"
+
+
+class RoutingDecisionRecord(FrozenModel):
+    """Why this model answered. Source: docs/reference/routing-and-events.md#decision-record."""
+
+    mode: RoutingMode
+    """Which link of the routing chain chose the model."""
+    chosen_model: Text
+    """The model, as ``provider:name``."""
+    reason: Text
+    """One sentence for people."""
+    rule_name: Text | None = None
+    """The rule that won, if a rule did."""
+    confidence: float | None = Field(default=None, ge=0, le=1)
+    """The recommender's confidence, from 0 to 1, if a recommendation won."""
+    alternatives_considered: tuple[Text, ...] = ()
+    """The other models of the chain, in its order."""
+
 
 SCHEMA_VERSION = 1
 
@@ -97,11 +138,7 @@ class Alternative(FrozenModel):
     @property
     def text(self) -> str:
         """The text blocks, joined without a separator."""
-        return join_texts(self.content)
-
-
-def join_texts(content: Iterable[ContentBlock]) -> str:
-    return "".join(block.text for block in content if isinstance(block, TextBlock))
+        return "".join([block.text for block in self.content if isinstance(block, TextBlock)])
 
 
 class MessageMetadata(FrozenModel):
@@ -252,7 +289,7 @@ class MessageFields(FrozenModel):
     @property
     def text(self) -> str:
         """The text blocks, joined without a separator."""
-        return join_texts(self.content)
+        return "".join([block.text for block in self.content if isinstance(block, TextBlock)])
 
     @property
     def alternatives(self) -> tuple[Alternative, ...]:

@@ -145,11 +145,6 @@ class Usage(TokenUsage):
         )
 
 
-def checked_usage(fields: Mapping[str, Any]) -> TokenUsage:
-    """Return the usage with these fields. The caller has checked their values: nothing is validated."""
-    return assemble(TokenUsage, {**_NO_COUNTS, "server_tools": {}, **fields}, set(fields))
-
-
 def extend_usage(usage: TokenUsage, figures: Mapping[str, Any]) -> Usage:
     """Copy a usage with fields of `Usage`. The caller has checked their values: nothing is validated again."""
     given = usage.__pydantic_fields_set__ | figures.keys()
@@ -161,5 +156,4 @@ def extend_usage(usage: TokenUsage, figures: Mapping[str, Any]) -> Usage:
     return extended
 
 
-_NO_COUNTS = TokenUsage().__dict__
-_NO_COST = {name: value for name, value in Usage().__dict__.items() if name not in _NO_COUNTS}
+_NO_COST = {name: value for name, value in Usage().__dict__.items() if name not in TokenUsage.model_fields}

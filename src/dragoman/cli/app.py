@@ -48,7 +48,7 @@ GROUP = "dragoman.commands"
 """The entry-point group of commands of other distributions: a function, or a group of commands."""
 
 
-_FILES = {"local": "models"}
+_FILES = {"embed": "bulk", "history": "store", "local": "models", "policy": "config"}
 """The file of a command, if it is that of another one."""
 _WORD = re.compile(r"[a-z]+")
 _SHORTEST = 3
@@ -107,13 +107,12 @@ def _use_installed_prices() -> None:
 
 
 def load_command(name: str) -> Any:
-    """Return the command `name` of the file with that name, or of another distribution: its function, or a group of
-    commands. Raises ConfigurationError if the distribution is not installed."""
+    """Return the command `name` of its file, or of another distribution: its function, or a group of commands.
+    Raises ConfigurationError if the distribution is not installed."""
     found: Any
     if name in COMMANDS:
         module = import_module(f"dragoman.cli.{_FILES.get(name, name)}")
-        group = getattr(module, "app", None)
-        found = group if isinstance(group, typer.Typer) else getattr(module, name)
+        found = getattr(module, name, None) or module.app
     elif entries := tuple(entry_points(group=GROUP, name=name)):
         found = entries[0].load()
     else:

@@ -11,7 +11,6 @@ from rich.console import Console
 from dragoman.canonical.blocks import ContentBlock
 from dragoman.canonical.events import MessageComplete, TextDelta, ToolUseEnd, ToolUseStart
 from dragoman.canonical.message import Message, StopReason
-from dragoman.cli.io.answers import AnswerWriter, PlainWriter, answer_writer
 from dragoman.cli.io.console import console, show_line
 from dragoman.cli.io.conversations import describe, describe_unfinished, open_conversation
 from dragoman.cli.io.inputs import read_prompt
@@ -29,7 +28,15 @@ from dragoman.cli.io.options import (
     continued_name,
     read_options,
 )
-from dragoman.cli.io.terminal import EventPrinter, load_local, show_losses, usage_line
+from dragoman.cli.io.terminal import (
+    AnswerWriter,
+    EventPrinter,
+    PlainWriter,
+    answer_writer,
+    load_local,
+    show_losses,
+    usage_line,
+)
 from dragoman.session import Reply, Session
 from dragoman.session.config import TurnOptions
 from dragoman.session.effects import ToolAnswered

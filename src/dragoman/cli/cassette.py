@@ -41,7 +41,7 @@ def list_(paths: Paths) -> None:
 @app.command()
 def show(path: Annotated[Path, typer.Argument(help="A cassette file.")]) -> None:
     """Shows the requests and replies of a cassette as text."""
-    from dragoman.testing.cassettes.summary import describe_reply
+    from dragoman.testing.cassettes.file import describe_reply
 
     check_regular(path)
     out, recording = console(), load_recording(path)
@@ -74,15 +74,13 @@ def check(
 def scrub(paths: Paths) -> None:
     """Masks, in place, what looks like a secret. A clean file is not touched."""
     from dragoman.testing.cassettes.file import dumps
-    from dragoman.testing.cassettes.leaks import find_leaks
-    from dragoman.testing.cassettes.scrub import scrub_recording
+    from dragoman.testing.cassettes.leaks import find_leaks, scrub_recording
     from dragoman.testing.cassettes.secrets import Scanner
 
     scanner = Scanner()
     for path in _iter_cassettes(paths):
         recording = load_recording(path)
-        found = [leak for n, each in enumerate(recording.exchanges, 1) for leak in find_leaks(each, scanner, n)]
-        if found:
+        if found := find_leaks(recording.exchanges, scanner):
             path.write_text(dumps(scrub_recording(recording)), encoding="utf-8")
             console().print(f"{path}: {len(found)} masked", markup=False, soft_wrap=True)
 
@@ -96,7 +94,7 @@ def import_(
     """Converts cassettes of other recorders to ours."""
     from dragoman.testing.cassettes.file import dumps
     from dragoman.testing.cassettes.importer import SUFFIXES, import_recording
-    from dragoman.testing.cassettes.scrub import scrub_recording
+    from dragoman.testing.cassettes.leaks import scrub_recording
 
     out = console()
     for path, relative in _iter_files(paths, SUFFIXES):
@@ -140,7 +138,7 @@ def load_recording(path: Path) -> "Recording":
 
 
 def _operations(recording: "Recording") -> Iterator[str]:
-    from dragoman.testing.cassettes.wires import request_target
+    from dragoman.testing.cassettes.exchange import request_target
 
     for exchange in recording.exchanges:
         wire = request_target(exchange.request)

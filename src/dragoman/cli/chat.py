@@ -19,7 +19,6 @@ from dragoman.adapter.errors import DragomanError, RequestError
 from dragoman.canonical.blocks import ContentBlock, TextBlock
 from dragoman.canonical.events import MessageComplete
 from dragoman.canonical.usage import describe_tokens
-from dragoman.cli.io.answers import markdown_writer
 from dragoman.cli.io.console import console, show_line, show_lines
 from dragoman.cli.io.conversations import describe, describe_unfinished, open_conversation
 from dragoman.cli.io.inputs import attach, read_line, read_regular
@@ -37,11 +36,11 @@ from dragoman.cli.io.options import (
     continued_name,
     read_options,
 )
-from dragoman.cli.io.terminal import EventPrinter, load_local, show_losses, show_preview, usage_line
+from dragoman.cli.io.terminal import EventPrinter, load_local, markdown_writer, show_losses, show_preview, usage_line
 from dragoman.private_files import create_private_folder, open_private
 from dragoman.session import Session
 from dragoman.session.config import TurnOptions
-from dragoman.session.replies.stream import ReplyStream
+from dragoman.session.stream import ReplyStream
 from dragoman.tools.calls import DECLINED
 
 HELP = """/model MODEL     switch to another model; /swap does the same

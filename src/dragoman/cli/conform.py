@@ -34,7 +34,7 @@ def conform(
 
     from dragoman.testing.conformance import conform as run_conformance
     from dragoman.testing.conformance import page
-    from dragoman.testing.conformance.discovery import find_suites
+    from dragoman.testing.conformance.suite import find_suites
 
     cards = []
     out = console(min_width=_WIDTH)

@@ -18,8 +18,8 @@ from dragoman.adapter.errors import MissingExtraError
 from dragoman.bundled import bundled_path
 from dragoman.canonical.events import MessageComplete
 from dragoman.canonical.ids import format_ulid
-from dragoman.cli.io.client import command_client
 from dragoman.cli.io.console import console, show_line
+from dragoman.cli.io.conversations import command_client
 from dragoman.cli.io.terminal import EventPrinter, load_local, show_preview, usage_line
 from dragoman.pricing import price_table
 from dragoman.session import Session, Tool, tool

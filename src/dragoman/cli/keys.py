@@ -13,7 +13,7 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.registry import adapter_class, providers
 from dragoman.cli.io.console import console, show_line
 from dragoman.cli.io.inputs import read_line
-from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.contract import ApiKey
 from dragoman.credentials.stored_keys import StoredKeys
 from dragoman.credentials.target import takes_key
 

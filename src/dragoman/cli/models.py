@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from dragoman.adapter.aliases import full_name
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, Support
+from dragoman.adapter.names import full_name
 from dragoman.adapter.registry import adapter_class, get_adapter, providers
 from dragoman.cli.io.console import console, show_line
 from dragoman.pricing import price_table
@@ -77,7 +77,7 @@ class Action(StrEnum):
 
 def local(action: Annotated[Action, typer.Argument(help="install downloads the file of the embedded model.")]) -> None:
     """Manages the embedded model, which needs the extra `local` and one file of 98 MB."""
-    from dragoman.local.install import install
+    from dragoman.local.files import install
 
     assert action is Action.INSTALL  # the only one so far
     path = install()

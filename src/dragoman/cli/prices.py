@@ -11,8 +11,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from dragoman.adapter.aliases import full_name
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.names import full_name
 from dragoman.cli.io.console import console, show_line
 from dragoman.cli.io.inputs import check_regular
 from dragoman.pricing import (

@@ -1,17 +1,18 @@
-"""`dragoman store …`: commands for a whole store."""
+"""`dragoman store …`: commands for a whole store; `dragoman history` lists the kept conversations."""
 
 import json
 from dataclasses import asdict
 from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
+from rich.table import Table
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.cli.io.client import store_url
 from dragoman.cli.io.console import console, show_line
+from dragoman.cli.io.conversations import ConversationLog, own_store, store_url
 
 app = typer.Typer(
     help="Export a store for reports, migrate it, delete data, or distribute it over a cluster.",
@@ -69,8 +70,7 @@ def migrate(
 ) -> None:
     """Migrates a store to this version of dragoman. Programs of the older version that have it open work on."""
     from dragoman.store import Store
-    from dragoman.store.database import Database, default_url
-    from dragoman.store.migrate import stored_version
+    from dragoman.store.database import Database, default_url, stored_version
     from dragoman.store.schema import HEAD
 
     database = Database(
@@ -155,3 +155,30 @@ def retention(
 
 def _day(at: datetime | None) -> date | None:
     return None if at is None else at.date()
+
+
+_WIDTH = 110
+
+
+def history(
+    words: Annotated[str | None, typer.Argument(help="Only conversations that contain this text.")] = None,
+    most: Annotated[int, typer.Option("--number", "-n", min=1, help="How many to list, the last used first.")] = 20,
+) -> None:
+    """Lists the kept conversations. `dragoman chat -r NUMBER` continues one; so does `dragoman ask -r NUMBER`."""
+    out = console(min_width=_WIDTH)
+    found: list[tuple[int, Any]] = []
+    if (url := own_store()) is not None:
+        log = ConversationLog(url, "history", read_only=True)
+        try:
+            found = log.find_all(words, most)
+        finally:
+            log.close()
+    if not found:
+        out.print("no kept conversation contains that text" if words else "no conversation is kept")
+        return
+    table = Table("", "last used", "model", "title", box=None, pad_edge=False)
+    table.columns[0].justify = "right"
+    for number, record in found:
+        used = record.updated_at.astimezone().strftime("%Y-%m-%d %H:%M")
+        table.add_row(str(number), used, show_line(record.model or "-"), show_line(record.title or record.id))
+    out.print(table)

@@ -15,12 +15,12 @@ from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.ids import new_tool_use_id
 from dragoman.canonical.message import Message
 from dragoman.cli.cassette import load_recording
-from dragoman.cli.convert.files import read_conversations
-from dragoman.cli.io.client import store_url
+from dragoman.cli.convert import read_conversations
 from dragoman.cli.io.console import console, counted, show_line
+from dragoman.cli.io.conversations import store_url
 from dragoman.formats import Conversation, detect, from_cassette
 from dragoman.formats.document import read_document
-from dragoman.session.storage import snapshot
+from dragoman.session import snapshot
 from dragoman.sqlite_files import is_sqlite_file, table_names
 
 if TYPE_CHECKING:

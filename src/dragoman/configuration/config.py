@@ -8,11 +8,10 @@ from dragoman.adapter import registry
 from dragoman.adapter.contract import AdapterOptions, Prices
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.names import check_names
-from dragoman.configuration.providers import merge_providers, read_providers
 from dragoman.configuration.session_store import SessionStore
 from dragoman.configuration.settings import ClientSettings
 from dragoman.configuration.transports import Transports
-from dragoman.configuration.validation import check_settings, read_budgets
+from dragoman.configuration.validation import check_settings, merge_providers, read_budgets, read_providers
 from dragoman.limits.budget import Budget
 from dragoman.transport.settings import seal_keys
 

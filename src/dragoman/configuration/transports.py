@@ -21,6 +21,12 @@ class Transports(Generic[TransportT]):
         self._asynchronous = asynchronous
         self._open: dict[str, TransportT] = {}
         self._quotas: defaultdict[str, RetryQuota] = defaultdict(RetryQuota)
+        self._timeouts: dict[str, float] = {
+            provider: math.inf if settings["timeout"] is None else settings["timeout"]
+            for provider, settings in providers.items()
+            if "timeout" in settings
+        }
+        """The seconds for a request, if the settings say them: None there means infinite."""
 
     def get(self, adapter: Adapter) -> TransportT:
         """Return the transport of the adapter's provider. Raises ConfigurationError if its settings do not fit."""
@@ -42,17 +48,19 @@ class Transports(Generic[TransportT]):
         except DragomanError:  # raised again when the request is sent, as the outcome of its attempt
             make = None
         if make is not None:
-            state: RetryState = make(adapter, self.timeout(adapter))
+            state: RetryState = make(adapter, self._timeouts.get(adapter.provider))
             return state
         settings = self._providers.get(adapter.provider, {})
         policy, timing = settings.get("retry") or RetryPolicy(), settings.get("timing") or Timing()
-        return RetryState(policy, self._quotas[adapter.provider], timing, self.timeout(adapter) or math.inf)
+        return RetryState(
+            policy, self._quotas[adapter.provider], timing, self._timeouts.get(adapter.provider) or math.inf
+        )
 
     def arguments(self, adapter: Adapter, retries: RetryState) -> dict[str, Any]:
         """Return the keyword arguments for one attempt through the adapter's transport."""
         if hasattr(self.get(adapter), "new_retries"):
             return {"retries": retries}
-        return {"timeout": self.timeout(adapter)}
+        return {"timeout": self._timeouts.get(adapter.provider)}
 
     def take_all(self) -> list[TransportT]:
         """Return the transports that are open, for their owner to close. The next request opens new ones."""
@@ -60,10 +68,5 @@ class Transports(Generic[TransportT]):
         return opened
 
     def timeout(self, adapter: Adapter) -> float | None:
-        """Return the seconds for a request; None leaves it to the transport. A timeout setting of None means
-        infinite."""
-        settings = self._providers.get(adapter.provider, {})
-        if "timeout" not in settings:
-            return None
-        timeout: float | None = settings["timeout"]
-        return math.inf if timeout is None else timeout
+        """Return the seconds for a request; None leaves it to the transport."""
+        return self._timeouts.get(adapter.provider)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.credentials.api_key import ApiKey, validate_key
+from dragoman.credentials.contract import ApiKey, validate_key
 from dragoman.private_files import create_private_folder, open_private
 
 _FORMAT = 1

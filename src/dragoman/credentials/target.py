@@ -12,7 +12,6 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from dragoman.adapter.contract import Adapter, Endpoint
 from dragoman.adapter.errors import ConfigurationError, MissingKeyError
 from dragoman.adapter.registry import adapter_class, is_provider
-from dragoman.credentials.api_key import ApiKey, validate_key
 from dragoman.credentials.clouds import (
     CLOUDS,
     IDENTITY_SETTINGS,
@@ -21,7 +20,7 @@ from dragoman.credentials.clouds import (
     is_configured,
     is_installed,
 )
-from dragoman.credentials.stored_keys import StoredKeys
+from dragoman.credentials.contract import ApiKey, validate_key
 
 if TYPE_CHECKING:
     from dragoman.credentials.cached import CachedCredentials
@@ -97,7 +96,7 @@ class TargetFinder:
         ``keyless``: the request has its own key, so none is looked up.
         """
         endpoint = adapter.endpoint
-        if self._key is not None or self._base_url is not None or self._credentials is not None:
+        if self._service != endpoint.base_url and (self._key or self._base_url is not None or self._credentials):
             self._bind(endpoint, adapter.provider)
         setting, variable = "base_url", endpoint.base_url_variable or ""
         if self._base_url is None:
@@ -110,7 +109,9 @@ class TargetFinder:
         elif self._key is None and not IDENTITY_SETTINGS.isdisjoint(self._cloud):
             credentials = self._find_cloud(endpoint, adapter.provider)
         else:
-            key, credentials, is_bearer = self._find_key(endpoint, adapter.provider)
+            key, credentials, is_bearer = self._key, None, False
+            if key is None:
+                key, credentials, is_bearer = self._find_key(endpoint, adapter.provider)
             if credentials is None:
                 return Target(self._find_base_url(endpoint, adapter.provider), key, None, is_bearer, setting)
         base_url = self._find_base_url(endpoint, adapter.provider, credentials)
@@ -137,25 +138,25 @@ class TargetFinder:
         return self._find_base_url(endpoint, "anthropic") if endpoint.credentials == "anthropic" else endpoint.scope
 
     def _bind(self, endpoint: Endpoint, provider: str) -> None:
-        if self._service is None:
-            self._service = endpoint.base_url
-        elif self._service != endpoint.base_url:
+        if self._service is not None:
             raise ConfigurationError(
                 f"this transport's key or base URL was given for {self._service}, but {provider} is another service: "
                 "create a separate transport for it"
             )
+        self._service = endpoint.base_url
 
     def _find_key(self, endpoint: Endpoint, provider: str) -> _Found:
         """Return a key, or the credentials that are used without one, and whether the key is a token."""
-        if self._key is not None:
-            return self._key, None, False
         for variables, is_bearer in ((endpoint.key_variables, False), (endpoint.token_variables, True)):
             for variable in variables:
                 if key := self._environ.get(variable, "").strip():
                     return validate_key(ApiKey(key), f"the API key in {variable}"), None, is_bearer
         is_own = self._environ is os.environ
-        if is_own and takes_key(endpoint) and (stored := StoredKeys().get(provider)):
-            return stored, None, False
+        if is_own and takes_key(endpoint):
+            from dragoman.credentials.stored_keys import StoredKeys  # imported late: most keys are in the environment
+
+            if stored := StoredKeys().get(provider):
+                return stored, None, False
         kind = endpoint.credentials
         if is_own and kind is not None and is_configured(kind):
             return None, cloud_credentials(kind, self._scope(endpoint), self._cloud), False
@@ -217,6 +218,8 @@ def stored_siblings(endpoint: Endpoint, provider: str) -> list[str]:
     openai-chat."""
     if not endpoint.key_variables:
         return []
+    from dragoman.credentials.stored_keys import StoredKeys
+
     return [
         name
         for name in StoredKeys().places()

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dragoman.adapter.replies.error_context import REQUEST_ID_HEADERS
-from dragoman.adapter.replies.rate_limit_headers import read_remaining
 from dragoman.adapter.wire import AttemptRecord, Headers
 from dragoman.canonical.message import Message
 
@@ -34,11 +33,15 @@ class ResponseDetails:
     @property
     def remaining_requests(self) -> int | None:
         """The requests that the provider still allows now, if it says so."""
+        from dragoman.adapter.replies.rate_limit_headers import read_remaining  # imported late: few programs ask
+
         return read_remaining(self.headers).get("requests")
 
     @property
     def remaining_tokens(self) -> int | None:
         """The tokens that the provider still allows now, if it says so."""
+        from dragoman.adapter.replies.rate_limit_headers import read_remaining
+
         return read_remaining(self.headers).get("tokens")
 
 

@@ -3,13 +3,15 @@
 `embed` splits the inputs into requests, sends these side by side, and joins the vectors in the order of the inputs.
 """
 
-from dragoman.adapter.operations.embeddings.capabilities import EmbeddingCapabilities, Purpose, Truncate
-from dragoman.adapter.operations.embeddings.contract import (
+from dragoman.adapter.operations.embeddings import (
     EmbeddingAdapter,
+    EmbeddingCapabilities,
     EmbeddingInput,
     EmbeddingOptions,
     EmbeddingReply,
     NativeEmbeddings,
+    Purpose,
+    Truncate,
 )
 from dragoman.embeddings.driver import embed, embed_async, embedding_adapter
 from dragoman.embeddings.result import Embeddings, PartialEmbeddings, check_comparable, similarities

@@ -13,15 +13,17 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import ConfigurationError, DragomanError, ProviderError, RequestError
 from dragoman.adapter.losses import Loss, LossKind, log_losses
-from dragoman.adapter.operations.embeddings.capabilities import Purpose, Truncate
-from dragoman.adapter.operations.embeddings.contract import (
+from dragoman.adapter.operations.embeddings import (
     EmbeddingAdapter,
     EmbeddingInput,
     EmbeddingOptions,
     EmbeddingReply,
+    Purpose,
+    Truncate,
+    Vector,
+    check_lengths,
+    plan_requests,
 )
-from dragoman.adapter.operations.embeddings.plan import plan_requests
-from dragoman.adapter.operations.embeddings.vectors import Vector, check_lengths
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.attempt.attempt import exchange_whole, run_attempts
@@ -31,13 +33,12 @@ from dragoman.canonical.blocks import ImageBlock, TextBlock
 from dragoman.canonical.ids import new_session_id, new_ulid
 from dragoman.canonical.message import Message, MessageMetadata, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
-from dragoman.configuration.providers import merge_providers
 from dragoman.configuration.transports import Transports
+from dragoman.configuration.validation import merge_providers
 from dragoman.effects.outcomes import Broken, Replied, ResponseDetails, SendOutcome
 from dragoman.effects.work import Perform, Work, call, drive, drive_async, in_thread
 from dragoman.embeddings.result import Embeddings, PartialEmbeddings, sum_usage
-from dragoman.limits.reservation import Observe
-from dragoman.limits.usage import MaxUsage
+from dragoman.limits.reservation import MaxUsage, Observe
 from dragoman.session.identity import Pseudonyms, resolve_identity
 from dragoman.session.judge import Judge, Prompt
 from dragoman.transport.settings import Providers, seal_keys

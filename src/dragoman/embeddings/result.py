@@ -8,7 +8,7 @@ from typing import Any
 
 from dragoman.adapter.errors import MissingExtraError, RequestError
 from dragoman.adapter.losses import Loss
-from dragoman.adapter.operations.embeddings.vectors import Vector
+from dragoman.adapter.operations.embeddings import Vector
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.session.cost import total_cost, total_usage

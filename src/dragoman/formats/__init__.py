@@ -1,11 +1,8 @@
 """Conversations in other formats: readers, writers, and the losses of a format."""
 
-from dragoman.formats.acp import from_acp, to_acp
-from dragoman.formats.body.compatibility import Compatibility, is_compatible
-from dragoman.formats.body.convert import from_message_body, to_message_body
-from dragoman.formats.body.message_body import MessageBody
-from dragoman.formats.body.parts import MessageBodyPart, MessageBodySchemaPart
-from dragoman.formats.body.schema import MessageBodySchema
+from dragoman.formats.body.convert import from_acp, from_message_body, to_acp, to_message_body
+from dragoman.formats.body.message_body import MessageBody, MessageBodyPart, MessageBodySchemaPart
+from dragoman.formats.body.schema import Compatibility, MessageBodySchema, is_compatible
 from dragoman.formats.chatml import from_chatml, to_chatml
 from dragoman.formats.cmf.convert import called_tools_in_cmf, from_cmf, read_cmf_extensions, to_cmf
 from dragoman.formats.detect import Detection, detect, identify
@@ -16,30 +13,28 @@ from dragoman.formats.exporters.litellm import to_litellm
 from dragoman.formats.exporters.llm_log import to_llm_log
 from dragoman.formats.exporters.pydantic_ai import to_pydantic_ai
 from dragoman.formats.exporters.vercel_ui import to_vercel_ui
-from dragoman.formats.importers.agents.a2a import from_a2a
-from dragoman.formats.importers.agents.chatgpt import from_chatgpt
-from dragoman.formats.importers.agents.claude_code import from_claude_code
-from dragoman.formats.importers.agents.codex import from_codex
-from dragoman.formats.importers.agents.otel import from_otel
+from dragoman.formats.importers.a2a import from_a2a
 from dragoman.formats.importers.cassette import from_cassette
-from dragoman.formats.importers.datasets.hugging_face import from_hugging_face
-from dragoman.formats.importers.datasets.provider_files import (
+from dragoman.formats.importers.chatgpt import from_chatgpt
+from dragoman.formats.importers.coding_agents import from_claude_code, from_codex
+from dragoman.formats.importers.hugging_face import from_hugging_face
+from dragoman.formats.importers.langchain import from_langchain
+from dragoman.formats.importers.litellm import from_litellm
+from dragoman.formats.importers.llm_documents import from_llm_json
+from dragoman.formats.importers.llm_logs import from_llm_logs
+from dragoman.formats.importers.provider_files import (
     from_anthropic_batch,
     from_openai_batch,
     from_openai_finetuning,
 )
-from dragoman.formats.importers.langchain.messages import from_langchain
-from dragoman.formats.importers.litellm import from_litellm
-from dragoman.formats.importers.llm.documents import from_llm_json
-from dragoman.formats.importers.llm.logs import from_llm_logs
 from dragoman.formats.importers.pydantic_ai import from_pydantic_ai
-from dragoman.formats.importers.vercel.messages import from_vercel_model, from_vercel_ui
+from dragoman.formats.importers.traces import from_otel
+from dragoman.formats.importers.vercel import from_vercel_model, from_vercel_ui
 from dragoman.formats.native import from_native, to_native
-from dragoman.formats.own_messages import from_messages, to_messages
 from dragoman.formats.reading.fields import Fields, iter_fields
 from dragoman.formats.reading.lines import Line, read_lines
 from dragoman.formats.reading.turns import Turns
-from dragoman.formats.registry import Format, read
+from dragoman.formats.registry import Format, from_messages, read, to_messages
 from dragoman.formats.results import Conversation, Conversion, ReadResult
 from dragoman.formats.umf.calls import (
     InternalTool,
@@ -62,9 +57,8 @@ from dragoman.formats.umf.calls import (
     tool_to_openai,
     tool_use_block,
 )
-from dragoman.formats.umf.convert import from_umf, to_umf
+from dragoman.formats.umf.convert import ChatMLFormatter, ChatMLMessage, from_umf, to_umf
 from dragoman.formats.umf.events import from_umf_events, history_to_umf, signal_to_umf
-from dragoman.formats.umf.formatter import ChatMLFormatter, ChatMLMessage
 from dragoman.formats.umf.models import InternalMessage
 
 __all__ = [

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests.projection import refuse_critical
+from dragoman.adapter.requests.request_builder import refuse_critical
 from dragoman.adapter.requests.unsupported_blocks import flatten_block
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolResultBlock
 from dragoman.canonical.guard import check_text
@@ -24,13 +24,12 @@ from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.formats import verbatim
 from dragoman.formats.document import decode_text, kind_of, parse_or_none
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.blocks import text_blocks
-from dragoman.formats.labels import report_labels
-from dragoman.formats.reading.losses import source_losses
+from dragoman.formats.reading.blocks import text_blocks
+from dragoman.formats.reading.fields import source_losses
+from dragoman.formats.reading.tool_calls import tool_names_by_id
 from dragoman.formats.reading.turns import Turns
-from dragoman.formats.results import Conversion, LossCollector, as_history, describe_unknown_role
-from dragoman.formats.tool_calls import tool_names_by_id
-from dragoman.formats.umf.blocks import result_text
+from dragoman.formats.results import Conversion, LossCollector, as_history, describe_unknown_role, report_labels
+from dragoman.formats.umf.models import result_text
 
 _TOOLS = re.compile(r"\n*# Tools\n\nYou may call one or more functions.*\Z", re.DOTALL)
 _DEFAULTS = ("You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",)

@@ -11,12 +11,12 @@ from typing import Any
 from dragoman.formats.chatml import START
 from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.agents.a2a import is_task
-from dragoman.formats.importers.langchain.langgraph import is_checkpoint
-from dragoman.formats.importers.llm.documents import is_report
-from dragoman.formats.importers.templates.harmony import START as HARMONY_START
-from dragoman.formats.importers.templates.texts import template_of
-from dragoman.formats.own_messages import SESSION
+from dragoman.formats.importers.a2a import is_task
+from dragoman.formats.importers.langchain_runs import is_checkpoint
+from dragoman.formats.importers.llm_documents import is_report
+from dragoman.formats.importers.templates import START as HARMONY_START
+from dragoman.formats.importers.templates import template_of
+from dragoman.formats.importers.traces import iter_spans
 from dragoman.formats.reading.entry_marks import (
     ENTRY_MARKS,
     Entry,
@@ -33,8 +33,9 @@ from dragoman.formats.reading.entry_marks import (
     is_without_ids,
     parts_of,
 )
-from dragoman.formats.reading.spans import iter_spans
 
+SESSION = "dragoman_session"
+"""The key that identifies a dumped session."""
 SQLITE = b"SQLite format 3\0"
 PARQUET = b"PAR1"
 _SQLITE_TABLES = ((b"CREATE TABLE checkpoints", "langgraph"), (b"CREATE TABLE app_states", "google-adk"))

@@ -1,5 +1,6 @@
 """Message lists as users of the providers' own clients store them, read and written by the adapters."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -7,11 +8,10 @@ from pydantic import BaseModel
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
-from dragoman.adapter.errors import DragomanError, RequestError
+from dragoman.adapter.errors import MALFORMED_ERRORS, DragomanError, RequestError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.notes import native_tool_ids
 from dragoman.adapter.registry import adapter_class, get_adapter
-from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.blocks import RedactedThinkingBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.ids import ModelId
@@ -19,10 +19,9 @@ from dragoman.canonical.message import Message, Role
 from dragoman.canonical.message_fields import share_field_names
 from dragoman.formats.document import copy_json_at, kind_of, parse
 from dragoman.formats.errors import FormatError
-from dragoman.formats.labels import report_labels
-from dragoman.formats.reading.losses import is_empty, source_losses
-from dragoman.formats.reading.pairs import native_paths, pair_repeated
-from dragoman.formats.results import Conversion, Pieces, as_history
+from dragoman.formats.reading.fields import is_empty, moved_losses, source_losses
+from dragoman.formats.reading.tool_calls import native_paths, pair_repeated
+from dragoman.formats.results import Conversion, Pieces, as_history, report_labels
 
 Native = list[Any] | dict[str, Any]
 """The list of messages; or an object with the list and the instructions, if that wire has a separate field for them."""
@@ -77,6 +76,26 @@ def read_reply(provider: str, body: Any, path: str = "$", *, model: str | None =
         raise FormatError(str(error)[:300], path=path) from None
 
 
+def read_request(provider: str, body: Any, path: str, entry_paths: Sequence[str] = ()) -> list[Message]:
+    """Return the messages of a request. Raises FormatError, with the path in the document.
+
+    ``entry_paths`` are those of the entries of its list, if the request itself is not in the document.
+    """
+
+    def move(inner: str) -> str:
+        entry = _ENTRY.match(inner)
+        if entry is not None and int(entry[1]) < len(entry_paths):
+            return entry_paths[int(entry[1])] + inner[entry.end() :]
+        return path + inner.removeprefix("$")
+
+    try:
+        with moved_losses(move):
+            return from_native(provider, body)
+    except FormatError as error:
+        raise FormatError(error.reason, path=move(error.path)) from None
+
+
+_ENTRY = re.compile(r"\$\.\w+\[(\d+)\]")
 _REPLY_FIELDS = ("choices", "candidates", "output")
 
 

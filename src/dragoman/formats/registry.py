@@ -12,13 +12,13 @@ from pydantic_core import to_json
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.registry import providers
 from dragoman.canonical import rules
-from dragoman.canonical.message import Message
-from dragoman.formats.acp import from_acp, to_acp
-from dragoman.formats.body.convert import from_message_body, to_message_body
+from dragoman.canonical.extensions.message_labels import label_messages
+from dragoman.canonical.message import Message, read_message
+from dragoman.formats.body.convert import from_acp, from_message_body, to_acp, to_message_body
 from dragoman.formats.chatml import from_chatml, to_chatml
 from dragoman.formats.cmf.convert import from_cmf, to_cmf
-from dragoman.formats.detect import PARQUET, SQLITE, Detection, Recogniser, identify
-from dragoman.formats.document import decode_text, read_document
+from dragoman.formats.detect import PARQUET, SESSION, SQLITE, Detection, Recogniser, identify
+from dragoman.formats.document import decode_text, iter_entries, parse_json_or_lines, read_document, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.exporters.datasets import to_hugging_face, to_openai_finetuning
 from dragoman.formats.exporters.langchain import to_langchain
@@ -26,41 +26,66 @@ from dragoman.formats.exporters.litellm import to_litellm
 from dragoman.formats.exporters.llm_log import to_llm_log
 from dragoman.formats.exporters.pydantic_ai import to_pydantic_ai
 from dragoman.formats.exporters.vercel_ui import to_vercel_ui
-from dragoman.formats.importers.agents.a2a import from_a2a
-from dragoman.formats.importers.agents.chatgpt import from_chatgpt
-from dragoman.formats.importers.agents.claude_code import from_claude_code
-from dragoman.formats.importers.agents.codex import from_codex
-from dragoman.formats.importers.agents.openinference import from_openinference
-from dragoman.formats.importers.agents.otel import from_otel
+from dragoman.formats.importers.a2a import from_a2a
+from dragoman.formats.importers.autogen import from_autogen
 from dragoman.formats.importers.cassette import from_cassette
-from dragoman.formats.importers.datasets.hugging_face import from_hugging_face, from_hugging_face_file
-from dragoman.formats.importers.datasets.provider_files import (
+from dragoman.formats.importers.chatgpt import from_chatgpt
+from dragoman.formats.importers.coding_agents import from_claude_code, from_codex
+from dragoman.formats.importers.google_adk import from_google_adk, from_google_adk_file
+from dragoman.formats.importers.haystack import from_haystack
+from dragoman.formats.importers.hugging_face import from_hugging_face, from_hugging_face_file
+from dragoman.formats.importers.langchain import from_langchain
+from dragoman.formats.importers.langchain_runs import from_langgraph, from_langgraph_file, from_langsmith
+from dragoman.formats.importers.litellm import from_litellm
+from dragoman.formats.importers.llama_index import from_llama_index
+from dragoman.formats.importers.llm_documents import from_llm_json
+from dragoman.formats.importers.llm_logs import from_llm_logs
+from dragoman.formats.importers.mcp import from_mcp
+from dragoman.formats.importers.provider_files import (
     from_anthropic_batch,
     from_openai_batch,
     from_openai_finetuning,
 )
-from dragoman.formats.importers.frameworks.autogen import from_autogen
-from dragoman.formats.importers.frameworks.google_adk import from_google_adk, from_google_adk_file
-from dragoman.formats.importers.frameworks.haystack import from_haystack
-from dragoman.formats.importers.frameworks.llama_index import from_llama_index
-from dragoman.formats.importers.frameworks.mcp import from_mcp
-from dragoman.formats.importers.langchain.langgraph import from_langgraph, from_langgraph_file
-from dragoman.formats.importers.langchain.langsmith import from_langsmith
-from dragoman.formats.importers.langchain.messages import from_langchain
-from dragoman.formats.importers.litellm import from_litellm
-from dragoman.formats.importers.llm.documents import from_llm_json
-from dragoman.formats.importers.llm.logs import from_llm_logs
 from dragoman.formats.importers.pydantic_ai import from_pydantic_ai
-from dragoman.formats.importers.templates.harmony import from_harmony
-from dragoman.formats.importers.templates.texts import from_chat_template
-from dragoman.formats.importers.vercel.messages import from_vercel_model, from_vercel_ui
-from dragoman.formats.labels import read_sidecar
+from dragoman.formats.importers.templates import from_chat_template, from_harmony
+from dragoman.formats.importers.traces import from_openinference, from_otel
+from dragoman.formats.importers.vercel import from_vercel_model, from_vercel_ui
 from dragoman.formats.native import from_native, to_native, to_native_pieces
-from dragoman.formats.own_messages import from_messages, to_messages
-from dragoman.formats.reading.losses import collect_losses
-from dragoman.formats.results import Conversation, Conversion, Pieces, ReadResult
+from dragoman.formats.reading.fields import collect_losses
+from dragoman.formats.results import Conversation, Conversion, Pieces, ReadResult, as_history, read_sidecar
 from dragoman.formats.umf.convert import from_umf, to_umf, to_umf_pieces
 from dragoman.formats.umf.events import from_umf_events
+
+
+def to_messages(messages: Sequence[Message]) -> Conversion[list[dict[str, Any]]]:
+    """Write messages with all their fields; nothing is lost."""
+    return Conversion([message.model_dump(mode="json", exclude_none=True) for message in as_history(messages)])
+
+
+def from_messages(document: Any) -> list[Message]:
+    """Read messages of any version, with the labels that a session stores for them. Raises FormatError, with a path."""
+    entries = parse_json_or_lines(document, format_name="messages")
+    at, extensions = "$", None
+    if isinstance(entries, dict) and SESSION in entries:
+        extensions = entries.get("extensions")
+        entries, at = entries.get("messages"), "$.messages"
+        if not isinstance(entries, list):
+            raise FormatError("a session must have a list of messages", path=at)
+        if extensions is not None and not isinstance(extensions, dict):
+            raise FormatError("the extensions of a session must be an object", path="$.extensions")
+    read: list[Message] = []
+    for path, native in iter_entries(entries, format_name="messages"):
+        entry_path = at + path.removeprefix("$")
+        with validating(native, entry_path):
+            try:
+                read.append(read_message(native))
+            except ValueError as error:
+                if hasattr(error, "errors"):
+                    raise
+                raise FormatError(str(error)[:200], path=entry_path) from None
+    kept = {name: each for name, each in extensions.items() if isinstance(each, dict)} if extensions else {}
+    return [*label_messages(read, kept)]
+
 
 _PIECE_ENTRIES = 1024
 

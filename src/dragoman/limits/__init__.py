@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dragoman.limits.bounds import max_usage
     from dragoman.limits.budget import Budget
-    from dragoman.limits.errors import LimitReachedError, LimitsUnavailableError
     from dragoman.limits.limit import Limit
     from dragoman.limits.limits import Grant, Limits
-    from dragoman.limits.reservation import Governor, Reservation
-    from dragoman.limits.usage import MaxUsage, MeasureUsage
+    from dragoman.limits.reservation import (
+        Governor,
+        LimitReachedError,
+        LimitsUnavailableError,
+        MaxUsage,
+        MeasureUsage,
+        Reservation,
+    )
 
 __all__ = [
     "Budget",
@@ -29,24 +34,15 @@ __all__ = [
     "max_usage",
 ]
 
-_EXPORTS = {
-    "budget": ("Budget",),
-    "errors": ("LimitReachedError", "LimitsUnavailableError"),
-    "limit": ("Limit",),
-    "limits": ("Grant", "Limits"),
-    "reservation": ("Governor", "Reservation"),
-    "bounds": ("max_usage",),
-    "usage": ("MaxUsage", "MeasureUsage"),
-}
-_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
+_MODULE_OF = {"Budget": "budget", "Limit": "limit", "Grant": "limits", "Limits": "limits", "max_usage": "bounds"}
 
 
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
 
     def __getattr__(name: str) -> Any:
-        if name not in _MODULE_OF:
+        if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+        value = getattr(import_module(f"{__name__}.{_MODULE_OF.get(name, 'reservation')}"), name)
         globals()[name] = value
         return value
 

@@ -17,7 +17,7 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.tools.base import ProviderTool, ServerTool
 from dragoman.canonical.tools.server import CodeExecution, FileSearch, ImageGeneration, McpServer, ToolSearch, WebSearch
 from dragoman.canonical.usage import TokenUsage
-from dragoman.limits.usage import MaxUsage
+from dragoman.limits.reservation import MaxUsage
 
 REMOTE_MEDIA_TOKENS = 300_000
 """The bound of a document, a recording or a video that the provider fetches: 100 pages of 3,000 tokens."""

@@ -20,9 +20,14 @@ from dragoman.canonical.forks import ProcessLock
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.effects.outcomes import SendOutcome
-from dragoman.limits.reservation import NOTHING_RESERVED, Reservation
-from dragoman.limits.settlement import charged_use
-from dragoman.limits.usage import MaxUsage, MeasureUsage, ReservedOutput
+from dragoman.limits.reservation import (
+    NOTHING_RESERVED,
+    MaxUsage,
+    MeasureUsage,
+    Reservation,
+    ReservedOutput,
+    charged_use,
+)
 
 logger = get_logger("dragoman.budget")
 

@@ -12,13 +12,18 @@ from dragoman.canonical.log import get_logger
 from dragoman.canonical.usage import TokenUsage
 from dragoman.effects.outcomes import SendOutcome
 from dragoman.effects.work import Perform
-from dragoman.limits.counters import Adjustment, ClaimResult, LocalCounters, Notice
-from dragoman.limits.errors import LimitReachedError, LimitsUnavailableError
-from dragoman.limits.limit import Bucket, Limit
+from dragoman.limits.limit import Adjustment, Bucket, ClaimResult, Limit, LocalCounters, Notice
 from dragoman.limits.redis_counters import RedisCounters
-from dragoman.limits.reservation import Observe, Reservation
-from dragoman.limits.settlement import count_use
-from dragoman.limits.usage import MaxUsage, MeasureUsage
+from dragoman.limits.reservation import (
+    LimitReachedError,
+    LimitsUnavailableError,
+    MaxUsage,
+    MeasureUsage,
+    Observe,
+    Reservation,
+    charged_use,
+    was_sent,
+)
 from dragoman.transport.retry import Timing
 
 logger = get_logger("dragoman.limits")
@@ -94,9 +99,7 @@ class Limits:
 
     def expected_output(self, use: MaxUsage) -> int:
         """Return the expected tokens of a reply, alternatives included."""
-        if use.replies is not None and self.reply_tokens is not None:
-            return self.reply_tokens * use.replies
-        return use.output_tokens
+        return use.expected_output(self.reply_tokens)
 
     def reserve(self, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Grant:
         """Reserve what a request needs of every matching limit, or nothing; do not wait.
@@ -334,12 +337,10 @@ class LimitReservation(Reservation):
             partial(limits.observe, model, reported), partial(limits.observe_async, model, reported)
         )
 
-    def settle(self, outcome: SendOutcome) -> Perform | None:
-        use = count_use(outcome, self._input_tokens)
-        if use is None:  # all that was reserved counts
-            return None
-        settle, settle_async = self._limits.settle, self._limits.settle_async
+    def settle(self, outcome: SendOutcome) -> Perform:
+        used = charged_use(outcome, lambda: TokenUsage(input_tokens=self._input_tokens))
+        requests = int(was_sent(outcome))
         return Perform(
-            partial(settle, self._grant, use.tokens, requests=use.requests),
-            partial(settle_async, self._grant, use.tokens, requests=use.requests),
+            partial(self._limits.settle, self._grant, used, requests=requests),
+            partial(self._limits.settle_async, self._grant, used, requests=requests),
         )

@@ -13,9 +13,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, mask_secrets
-from dragoman.limits.counters import Adjustment, ClaimResult, Notice
-from dragoman.limits.errors import LimitsUnavailableError
-from dragoman.limits.limit import Claim
+from dragoman.limits.limit import Adjustment, Claim, ClaimResult, Notice
+from dragoman.limits.reservation import LimitsUnavailableError
 
 _TIMEOUT = 5.0
 """Timeout of a call to the server, in seconds."""

@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
-from dragoman.adapter.replies.stream_decoder import wrap_malformed
+from dragoman.adapter.replies.error_context import wrap_malformed
 from dragoman.canonical.forks import reset_after_fork
 from dragoman.canonical.log import get_logger
-from dragoman.local.files import model_file
-from dragoman.local.gguf import context_length
+from dragoman.local.files import context_length, model_file
 from dragoman.local.prompt import AllowedOutput, Json, build_prompt
 from dragoman.local.reply import CALL_OPEN, CALL_TAIL, LocalRequestError, Splitter, StopFilter, call_head
 

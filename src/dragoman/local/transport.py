@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import math
 import queue
-import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -17,26 +16,17 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.wire import AttemptRecord, Headers, WireRequest, WireResponse
-from dragoman.canonical.log import get_logger, one_line
+from dragoman.local.files import notify_terminal
 from dragoman.local.model import get_model
 from dragoman.local.reply import Json, LocalRequestError, encode_line, merge_lines
 from dragoman.transport.call import validate_timeout
 from dragoman.transport.contract import AsyncStreamedReply, StreamedReply
-
-logger = get_logger("dragoman.transport.local")
 
 Notify = Callable[[str], None]
 
 _OK = (AttemptRecord(1, 200, None),)
 _NDJSON = Headers({"content-type": "application/x-ndjson"})
 _JSON = {"content-type": "application/json"}
-
-
-def notify_terminal(text: str) -> None:
-    """Log a slow step, and print it to standard error if that is a terminal."""
-    logger.info("%s", text)
-    if sys.stderr.isatty():
-        print(f"dragoman: {one_line(text)} …", file=sys.stderr)
 
 
 class _LocalCall:

@@ -3,10 +3,8 @@
 `filter_extensions` leaves what a plugin may read, and `merge_extensions` applies what it may change.
 """
 
-from dragoman.canonical.extensions.delegation import DelegationExtension, DelegationHop
 from dragoman.canonical.extensions.extensions import AgentExtension, ConversationContext, Extensions
 from dragoman.canonical.extensions.headers import drop_secret_headers
-from dragoman.canonical.extensions.mcp import MCPExtension, PromptMetadata, ResourceMetadata, ToolMetadata
 from dragoman.canonical.extensions.security import (
     DataPolicy,
     ObjectSecurityProfile,
@@ -19,12 +17,18 @@ from dragoman.canonical.extensions.slots import (
     CompletionExtension,
     CompletionStopReason,
     CompletionTokens,
+    DelegationExtension,
+    DelegationHop,
     FrameworkExtension,
     HttpExtension,
     LLMExtension,
+    MCPExtension,
     MetaExtension,
+    PromptMetadata,
     ProvenanceExtension,
     RequestExtension,
+    ResourceMetadata,
+    ToolMetadata,
 )
 from dragoman.policy.filtering import filter_extensions
 from dragoman.policy.merging import merge_extensions

@@ -100,7 +100,9 @@ class FilterCache:
             elif not _is_visible(name, granted):
                 continue
             elif name == "agent":
-                visible[name] = self._copy((name, granted), value, partial(_copy_agent, granted=granted))
+                visible[name] = self._copy(
+                    (name, granted), value, lambda agent: _filter_agent(copy.deepcopy(agent), granted)
+                )
             else:
                 visible[name] = self._copy(name, value, _copy_slot)
         return replace_fields(_NO_EXTENSIONS, visible)
@@ -121,10 +123,6 @@ def _copy_slot(slot: Any) -> Any:
     if isinstance(slot, BaseModel) and all(isinstance(value, _FLAT) for value in slot.__dict__.values()):
         return BaseModel.model_copy(slot)
     return copy.deepcopy(slot)
-
-
-def _copy_agent(agent: AgentExtension, granted: frozenset[Capability]) -> AgentExtension:
-    return _filter_agent(copy.deepcopy(agent), granted)
 
 
 def _filter_agent(agent: AgentExtension, granted: frozenset[Capability]) -> AgentExtension:

@@ -12,8 +12,8 @@ from pydantic import AwareDatetime, Field
 
 from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.extensions.extensions import Extensions
-from dragoman.canonical.extensions.fields import Names
 from dragoman.canonical.extensions.security import SecurityExtension
+from dragoman.canonical.frozen import Names
 from dragoman.canonical.guard import Text
 from dragoman.policy.errors import DeclassificationError
 from dragoman.policy.slots import Capability, expand_capabilities

@@ -1,7 +1,7 @@
 """The pipeline: runs plugins in order, each with the extensions it may read, and checks, merges or rejects the results.
 
 All rules are here and in `step_run`, once for both drivers: plugins that nobody has to wait for are called directly,
-and `steps` yields the calls of the others and receives their results (see `runner`).
+and `steps` yields the calls of the others and receives their results (see `plugin_calls`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,15 +13,14 @@ from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.message import Message
 from dragoman.canonical.message_view.parts import CalledTool
 from dragoman.effects.work import Work, drive, drive_async
-from dragoman.policy.edit import judge_alternatives
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.filtering import FilterCache
 from dragoman.policy.labels import labels_of
-from dragoman.policy.object_access import PRE_HOOKS
+from dragoman.policy.merging import judge_alternatives
 from dragoman.policy.plugin import Hook, Mode, Plugin, PluginDeclaration
 from dragoman.policy.slots import Capability, expand_capabilities
 from dragoman.policy.step import LazyExtensions, StepSource
-from dragoman.policy.step_run import POST_HOOKS, HookPlugins, StepRules, StepRun
+from dragoman.policy.step_run import POST_HOOKS, PRE_HOOKS, HookPlugins, StepRules, StepRun
 from dragoman.policy.texts import find_unknown_kind
 
 MAX_LABEL_ROUNDS = 16
@@ -128,7 +127,7 @@ class Pipeline:
     ) -> Work[PipelineResult]:
         """Yield the plugin calls of this hook that have to be awaited, in turn, and return the result.
 
-        Before the plugins run, the caller's permissions are checked against the object profiles (see `object_access`).
+        Before the plugins run, the caller's permissions are checked against the object profiles (see `check_access`).
         Alternatives of a reply are judged one by one, as the reply itself; if one is denied, the reply is.
 
         ``calls`` maps call ids to tools. ``partial``: the message is a piece of a streaming reply, which goes only to

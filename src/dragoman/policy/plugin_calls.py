@@ -45,7 +45,7 @@ def call_all(calls: Sequence[PluginCall]) -> Perform:
 
     def work() -> list[Any]:
         threads = [_run_in_thread(each, _call_plugin) for each in calls]
-        return [_result_or_error(thread) for thread in threads]
+        return [thread.result() for thread in threads]
 
     async def work_async() -> list[Any]:
         return await asyncio.gather(*map(_call_plugin_async, calls))
@@ -58,11 +58,16 @@ def start_all(calls: Sequence[PluginCall]) -> Perform:
 
     def work() -> None:
         for each in calls:
-            _run_in_thread(each, _call_and_log)
+            _run_in_thread(each, lambda call: _log_failure(call, _call_plugin(call)))
 
     async def work_async() -> None:
+        async def run(call: PluginCall) -> None:
+            _log_failure(call, await _call_plugin_async(call))
+
         for each in calls:
-            _start_task(each)
+            task = asyncio.get_running_loop().create_task(run(each))
+            _tasks.add(task)
+            task.add_done_callback(_tasks.discard)
 
     return Perform(work, work_async)
 
@@ -88,17 +93,16 @@ async def _call_plugin_async(call: PluginCall) -> Any:
         if limit is None:
             answer = call.start()
             return await answer if inspect.isawaitable(answer) else answer
-        return await asyncio.wait_for(_call_in_time(call), limit)
+
+        async def call_in_time() -> Any:
+            # A coroutine is awaited here. A plain function runs in a thread, because only there can it be abandoned.
+            in_thread = None if call.declared.is_async else _run_in_thread(call, PluginCall.start)
+            answer = call.start() if in_thread is None else await asyncio.wrap_future(in_thread)
+            return await answer if inspect.isawaitable(answer) else answer
+
+        return await asyncio.wait_for(call_in_time(), limit)
     except Exception as error:
         return error
-
-
-async def _call_in_time(call: PluginCall) -> Any:
-    """Await a coroutine here, and run a plain function in a thread, because only there can it be abandoned."""
-    answer = (
-        call.start() if call.declared.is_async else await asyncio.wrap_future(_run_in_thread(call, PluginCall.start))
-    )
-    return await answer if inspect.isawaitable(answer) else answer
 
 
 def _run_in_thread(call: PluginCall, call_it: Any) -> "Future[Any]":
@@ -119,33 +123,10 @@ def _run_in_thread(call: PluginCall, call_it: Any) -> "Future[Any]":
     return future
 
 
-def _result_or_error(future: "Future[Any]") -> Any:
-    try:
-        return future.result()
-    except Exception as error:
-        return error
-
-
-def _call_and_log(call: PluginCall) -> None:
-    answer = _call_plugin(call)
-    if isinstance(answer, Exception):
-        _log_failure(call, answer)
-
-
 _tasks: set[Awaitable[Any]] = set()
 """Background tasks: the loop itself references them only weakly."""
 
 
-def _start_task(call: PluginCall) -> None:
-    async def work() -> None:
-        answer = await _call_plugin_async(call)
-        if isinstance(answer, Exception):
-            _log_failure(call, answer)
-
-    task = asyncio.get_running_loop().create_task(work())
-    _tasks.add(task)
-    task.add_done_callback(_tasks.discard)
-
-
-def _log_failure(call: PluginCall, error: Exception) -> None:
-    logger.warning("the plugin %s failed at %s: %s", call.declared.name, call.step.hook, type(error).__name__)
+def _log_failure(call: PluginCall, answer: Any) -> None:
+    if isinstance(answer, Exception):
+        logger.warning("the plugin %s failed at %s: %s", call.declared.name, call.step.hook, type(answer).__name__)

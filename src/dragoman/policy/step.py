@@ -9,9 +9,12 @@ Plugins that come with the library look at a step with `iter_views_deep`, and co
 `compile_globs`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.slots import BaseExtensions
@@ -21,6 +24,7 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.message_view.context import ViewSource
 from dragoman.canonical.message_view.parts import CalledTool
 from dragoman.canonical.message_view.view import MessageView, build_views
+from dragoman.canonical.tools import ToolDefinition
 from dragoman.policy.filtering import FilterCache, filter_message
 from dragoman.policy.slots import Capability, expand_capabilities
 from dragoman.policy.texts import texts_of
@@ -187,8 +191,8 @@ class Step:
         return tuple(texts_of(self._source.message.content))
 
     def __reduce__(self) -> Any:
-        shown = (self.hook, self.message, self.extensions, tuple(sorted(self._capabilities)), self.calls, self.partial)
-        return _restore_step, shown
+        restore = partial(Step, calls=self.calls, partial=self.partial)
+        return restore, (self.hook, self.message, self.extensions, tuple(sorted(self._capabilities)))
 
     def __repr__(self) -> str:
         """Leave out the content, because it may be a secret."""
@@ -208,18 +212,6 @@ def new_step(source: StepSource, capabilities: frozenset[Capability], cache: Fil
 _NEW = Step.__new__
 
 
-def _restore_step(
-    hook: str,
-    message: Message,
-    extensions: Extensions,
-    capabilities: tuple[str, ...],
-    calls: Mapping[str, CalledTool],
-    partial: bool,
-) -> Step:
-    """Return an unpickled step."""
-    return Step(hook, message, extensions, capabilities, calls=calls, partial=partial)
-
-
 def iter_views_deep(step: Step) -> Iterator[MessageView]:
     """Yield a view of each part, followed by those of the parts inside it, at any depth. Raises UnknownPartError."""
     return _with_inner(step.views())
@@ -237,3 +229,14 @@ def compile_globs(patterns: Iterable[str]) -> tuple[Glob, ...]:
         return tuple(glob(pattern) for pattern in patterns)
     except ValueError as error:
         raise ConfigurationError(str(error)) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingRequest:
+    """A request as it would leave. ``labels`` are those of all its content."""
+
+    adapter: Adapter
+    messages: Sequence[Message]
+    tools: tuple[ToolDefinition, ...]
+    options: AdapterOptions
+    labels: frozenset[str]

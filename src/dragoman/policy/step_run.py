@@ -1,28 +1,66 @@
-"""One step on its way through the plugins of a pipeline: each result is checked, then merged, ignored or raised."""
+"""One step on its way through the plugins of a pipeline: each result is checked, then merged, ignored or raised.
 
-from collections.abc import Awaitable, Callable, Iterable
+Before any plugin, the object profiles say who may use a tool, a resource or a prompt. Source:
+docs/reference/cmf.md#object-profiles.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from inspect import isawaitable
 from typing import Any, Literal, NoReturn
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.extensions.extensions import Extensions
+from dragoman.canonical.extensions.security import ObjectSecurityProfile, SubjectExtension
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message
 from dragoman.canonical.message_view.context import UnreadableError
+from dragoman.canonical.message_view.parts import CalledTool
+from dragoman.canonical.message_view.uris import AmbiguousUriError
+from dragoman.canonical.message_view.view import iter_views
 from dragoman.effects.work import Work
 from dragoman.policy.data_policy import apply_data_labels
-from dragoman.policy.edit import apply_edit, drop_void_thinking
 from dragoman.policy.errors import PolicyDeniedError, TierViolation
 from dragoman.policy.filtering import filter_message
 from dragoman.policy.labels import labels_of, with_labels
-from dragoman.policy.merging import merge_extensions
-from dragoman.policy.object_access import check_access
+from dragoman.policy.merging import apply_edit, drop_void_thinking, merge_extensions
 from dragoman.policy.plugin import Hook, Mode, OnError, PluginDeclaration, PluginResult, Violation
 from dragoman.policy.plugin_calls import PluginCall, call, call_all, start_all
 from dragoman.policy.slots import Tier
 from dragoman.policy.step import Step, StepSource, new_step
 from dragoman.policy.texts import drop_unknown_parts
+
+PRE_HOOKS = frozenset({Hook.TOOL_PRE_INVOKE, Hook.PROMPT_PRE_FETCH, Hook.RESOURCE_PRE_FETCH})
+"""The hooks before something is used."""
+
+
+def lacks_permissions(subject: SubjectExtension | None, profile: ObjectSecurityProfile) -> bool:
+    """Return True if the subject lacks a required permission. No subject means no permissions."""
+    granted = frozenset[str]() if subject is None else subject.permissions
+    return not granted.issuperset(profile.permissions)
+
+
+def check_access(
+    hook: str, message: Message, extensions: Extensions | None, calls: Mapping[str, CalledTool] | None = None
+) -> Violation | None:
+    """Return the first violation of the object profiles by what this message requests, or None.
+
+    Profiles with ``managed_by="tool"`` are skipped: the tool enforces them. The violation names no permission, because
+    its reader may not be allowed to see it.
+    """
+    if hook not in PRE_HOOKS or extensions is None or extensions.security is None or not extensions.security.objects:
+        return None
+    for view in iter_views(message, hook.removeprefix("cmf."), extensions, calls=calls):
+        try:
+            profiles = view.objects if view.is_tool or view.is_prompt or view.has_address else ()
+        except AmbiguousUriError as error:
+            return Violation(str(error), code="uri_denied", plugin="object profile")
+        own = [profile for profile in profiles if profile.managed_by != "tool"]
+        if any(lacks_permissions(extensions.security.subject, profile) for profile in own):
+            reason = "the caller lacks a permission that this requires"
+            return Violation(reason, code="object_permissions", plugin="object profile")
+    return None
+
 
 logger = get_logger("dragoman.policy")
 
@@ -280,7 +318,14 @@ class StepRun:
             raise ConfigurationError(f"plugin {declared.name!r}: {error}") from None
         if isinstance(error, ConfigurationError):
             raise error
-        code, reason = _describe_failure(error)
+        # The error's own text is left out, because it may quote what the plugin read.
+        code, reason = "plugin_error", f"the plugin failed with {type(error).__name__}"
+        if isinstance(error, TierViolation):
+            code, reason = "tier_violation", str(error)
+        elif isinstance(error, TimeoutError):
+            code, reason = "timeout", "the plugin did not answer in time"
+        elif isinstance(error, _CheckResultError):
+            reason = str(error)
         if declared.on_error is OnError.IGNORE:
             logger.warning("%s continues without the plugin %s: %s", self.source.hook, declared.name, reason)
             return
@@ -313,14 +358,3 @@ class _CheckResultError(TypeError):
 
     def __init__(self, kind: str) -> None:
         super().__init__(f"check returned a {kind}: return a Violation, a Message, Extensions, a PluginResult or None")
-
-
-def _describe_failure(error: Exception) -> tuple[str, str]:
-    """Return a code and a reason. The error's own text is left out, because it may quote what the plugin read."""
-    if isinstance(error, TierViolation):
-        return "tier_violation", str(error)
-    if isinstance(error, TimeoutError):
-        return "timeout", "the plugin did not answer in time"
-    if isinstance(error, _CheckResultError):
-        return "plugin_error", str(error)
-    return "plugin_error", f"the plugin failed with {type(error).__name__}"

@@ -17,7 +17,7 @@ from dragoman.canonical.blocks import ContentBlock, PromptResultBlock, TextBlock
 from dragoman.canonical.message import Message
 from dragoman.canonical.message_view.kinds import kind_of
 from dragoman.canonical.message_view.parts import UnknownPartError, inner_parts
-from dragoman.policy.edit import replace_content
+from dragoman.policy.merging import replace_content
 
 _OPAQUE = frozenset(
     {

@@ -9,14 +9,13 @@ newer prices and limits than those of the release, and `use_update` makes the pr
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dragoman.pricing.reprice import UsageRecord, reprice
 from dragoman.pricing.rows import PriceRow, Rate, Window
 from dragoman.pricing.table import PriceTable
-from dragoman.pricing.validation import find_faults
-from dragoman.pricing.versions import cost, list_versions, price_table, save_table
+from dragoman.pricing.versions import UsageRecord, cost, list_versions, price_table, reprice, save_table
 
 if TYPE_CHECKING:
     from dragoman.pricing.updates import PriceUpdate, install_update, revert_update, use_update
+    from dragoman.pricing.validation import find_faults
 
 __all__ = [
     "PriceRow",
@@ -39,10 +38,11 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
 
     def __getattr__(name: str) -> Any:
-        """Load the names of updates when they are used: most programs have none."""
+        """Load what few programs use when they do: updates, and the check of a whole table."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module("dragoman.pricing.updates"), name)
+        module = "validation" if name == "find_faults" else "updates"
+        value = getattr(import_module(f"{__name__}.{module}"), name)
         globals()[name] = value
         return value
 

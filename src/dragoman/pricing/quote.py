@@ -1,5 +1,7 @@
-"""Finds the rates of one reply among the rows of a model: the active row, the variant that the reply names, and the
-rate for the length of the prompt.
+"""Finds the rates of one reply among the rows of a model (the active row, the variant that the reply names, and the
+rate for the length of the prompt), and what they come to: exact decimal arithmetic over disjoint buckets.
+
+Source: docs/reference/pricing.md#cost.
 """
 
 from collections.abc import Mapping
@@ -8,7 +10,7 @@ from datetime import datetime
 from decimal import Context, Decimal
 from typing import Any, NamedTuple
 
-from dragoman.canonical.usage import TokenUsage
+from dragoman.canonical.usage import CostStatus, TokenUsage, Usage, extend_usage
 from dragoman.pricing.rows import VARIANTS, PriceRow, Rate, Surcharge
 
 # Wide enough for every product of a rate and a count, so nothing is rounded, whatever the caller's decimal context.
@@ -17,6 +19,11 @@ EXACT = Context(prec=80)
 # What replies call their ordinary service: Anthropic, Google and Mistral "standard", OpenAI and xAI "default" (or
 # "auto", where a reply repeats the request), Groq and Vertex "on_demand".
 _STANDARD: frozenset[str | None] = frozenset({None, "", "standard", "default", "auto", "on_demand"})
+
+_ZERO = Decimal(0)
+_BUCKETS = ("input_tokens", "cached_input_tokens", "cache_creation_input_tokens", "output_tokens")
+# A tool's count of calls has three possible names: web_search, web_search_requests, web_search_calls.
+_CALL_SUFFIXES = ("_requests", "_calls", "_call")
 
 
 class Part(NamedTuple):
@@ -60,8 +67,14 @@ class PricedModel:
         # Rows with a window precede the rows that apply all day.
         self.rows = tuple(sorted(rows, key=lambda row: row.window is None))
         # Nearly all models have prices that hold at all times: then no row is searched.
-        self._is_timeless = bool(self.rows) and self.rows[0].variant is None and _holds_always(self.rows[0])
+        first = self.rows[0] if self.rows else None
+        self._is_timeless = (
+            first is not None
+            and first.variant is None
+            and (first.valid_from, first.valid_until, first.window) == (None, None, None)
+        )
         self._surcharges = surcharges
+        self._surcharged = frozenset(each.field for each in surcharges)
         self._quotes: dict[tuple[int, int, Decimal | None], Quote] = {}
 
     def row(self, at: datetime, variant: tuple[str, str] | None = None) -> PriceRow | None:
@@ -77,9 +90,13 @@ class PricedModel:
         if not (row.rates or row.request or row.free):
             return NO_QUOTE
         index, factor = standard, None
-        is_standard = not batch and usage.service_tier in _STANDARD and usage.speed in _STANDARD
-        if not (is_standard and usage.terms is None) or self._surcharges:
-            words = {} if row.free else dict(_stated_variants(usage, batch))
+        is_standard = not batch and usage.service_tier in _STANDARD and usage.speed in _STANDARD and usage.terms is None
+        if not (is_standard and self._surcharged.isdisjoint(usage.raw or ())):
+            # What the reply says of itself, in the words of its provider, unless that is the standard.
+            tier, speed = (usage.service_tier or "").lower(), (usage.speed or "").lower()
+            processing, tier = ("batch", "" if tier == "batch" else tier) if batch or tier == "batch" else ("", tier)
+            said = {} if row.free else dict(zip(VARIANTS, (processing, tier, speed), strict=True))
+            words = {name: value for name, value in said.items() if value not in _STANDARD}
             if len(words) == 1 and (found := self._index(at, *words.items())) is not None:
                 index, words = found, {}
             if usage.terms and not row.free:
@@ -115,23 +132,6 @@ class PricedModel:
             if row.variant == variant and row.is_active(at):
                 return index
         return None
-
-
-def _holds_always(row: PriceRow) -> bool:
-    """Whether the row applies at all times."""
-    return row.valid_from is None and row.valid_until is None and row.window is None
-
-
-def _stated_variants(usage: TokenUsage, batch: bool) -> tuple[tuple[str, str], ...]:
-    """Return the non-standard properties of a reply, in the words of its provider."""
-    tier, speed = (usage.service_tier or "").lower(), (usage.speed or "").lower()
-    batched = batch or tier == "batch"
-    values = (
-        ("processing", "batch" if batched else ""),
-        ("service_tier", "" if tier == "batch" else tier),
-        ("speed", speed),
-    )
-    return tuple((kind, value) for kind, value in values if value not in _STANDARD)
 
 
 def _quote(standard: PriceRow, row: PriceRow, factor: Decimal | None) -> Quote:
@@ -196,3 +196,78 @@ def _buckets(rates: Mapping[str, Rate], prompt_tokens: int, free: bool, factor: 
             parts(audio_output_tokens="audio_output", image_output_tokens="image_output", reasoning_tokens="reasoning"),
         ),
     )
+
+
+def apply_quote(usage: TokenUsage, quote: Quote, version: str, *, batch: bool) -> Usage:
+    """Return the usage, priced by a quote. ``batch`` marks it as the usage of a batch.
+
+    ``unpriced`` names the buckets without a known price, tool calls as ``server_tools.<name>``, and then the counts
+    that the reply reported in an unreadable form. If no price is known, the cost is None, never 0.
+    """
+    total, known, unpriced = _price_tokens(usage, quote)
+    unpriced += usage.unread
+    if quote.request is not None:
+        total = EXACT.add(total, quote.request.scaleb(-3, EXACT))
+        known = True
+    if usage.server_tools:
+        rates = quote.tools or {}
+        for name, calls in usage.server_tools.items():
+            if not calls:
+                continue
+            spellings = (name, *map(name.removesuffix, _CALL_SUFFIXES))
+            rate = next((rates[each] for each in spellings if each in rates), None)
+            if rate is None:
+                unpriced.append(f"server_tools.{name}")
+            else:
+                total = EXACT.add(total, EXACT.multiply(rate, calls).scaleb(-3, EXACT))
+                known = True
+    if not unpriced and quote.steps:
+        status, known = CostStatus.FREE if quote.free and not total else CostStatus.PRICED, True
+    else:
+        if quote.unknown:
+            unpriced.append(quote.unknown)
+        status = CostStatus.PARTIAL if known or quote.unknown else CostStatus.UNPRICED
+    figures: dict[str, object] = {
+        "cost_usd": total if known else None,
+        "cost_status": status,
+        "unpriced": tuple(unpriced),
+        "pricing_version": version,
+    }
+    if batch:
+        figures["pricing_mode"] = "batch"
+    # Validation would take most of the 20 microseconds that pricing a reply may take.
+    return extend_usage(usage, figures)
+
+
+def _price_tokens(usage: TokenUsage, quote: Quote) -> tuple[Decimal, bool, list[str]]:
+    """Return the sum over the buckets, whether any of them has a rate, and those that have none.
+
+    A subset larger than its bucket contradicts it (such as audio that was read from a cache). The part of it that fits
+    is charged at its own rate, and its name is added to the unpriced ones.
+    """
+    if not quote.steps:
+        return _ZERO, False, [field for field in _BUCKETS if getattr(usage, field)]
+    buckets = quote.steps[0][1]
+    if len(quote.steps) > 1:
+        prompt = usage.prompt_tokens
+        buckets = [buckets, *(step_buckets for threshold, step_buckets in quote.steps if prompt > threshold)][-1]
+    total, known = _ZERO, False
+    unpriced: list[str] = []
+    counts = usage.__dict__
+    for field, rate, parts in buckets:
+        remaining = counts[field]
+        for part, part_rate in parts:
+            if count := counts[part]:
+                if count > remaining:
+                    unpriced.append(part)
+                    count = remaining
+                total = EXACT.add(total, EXACT.multiply(part_rate, count))
+                remaining -= count
+                known = True
+        if remaining:
+            if rate is None:
+                unpriced.append(field)
+            else:
+                total = EXACT.add(total, EXACT.multiply(rate, remaining))
+                known = True
+    return total, known, unpriced

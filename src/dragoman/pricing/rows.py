@@ -1,16 +1,15 @@
-"""One row of the price table: the rates, their validity, and how it is read from TOML.
+"""One row of the price table: the rates, their validity, how it is read from TOML, and which models it matches.
 
 ``pricing/README.md`` describes the format. Amounts are US dollars: per million tokens, and per thousand requests and
 calls of the provider's tools. Source: docs/reference/pricing.md#rows.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Any
-
-from dragoman.pricing.match import matches, read_rule
 
 TOKEN_RATES = (
     "input",
@@ -226,3 +225,64 @@ def _window(raw: Mapping[str, Any]) -> Window:
     if not set(days) <= set(DAYS):
         raise ValueError(f"window: days must be some of {', '.join(DAYS)}")
     return Window(start, end, frozenset(DAYS.index(day) for day in days))
+
+
+_DATE = re.compile(r"[-@]\d{8}|-\d{4}-\d{2}-\d{2}")
+_DATE_AT_END = re.compile(rf"({_DATE.pattern})$")
+_COMPACT_DATE = re.compile(r"-(20\d{2})(\d{2})(\d{2})(?=[-:]|$)")
+
+
+RULE_KINDS: Mapping[str, Callable[[str, str], bool]] = {
+    "equals": str.__eq__,
+    "starts_with": str.startswith,
+    "ends_with": str.endswith,
+    "contains": str.__contains__,
+    "dated": lambda name, stem: name.startswith(stem) and _DATE.fullmatch(name, len(stem)) is not None,
+    "regex": lambda name, pattern: re.search(pattern, name) is not None,
+}
+
+
+def read_rule(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Validate a rule and return it in lower case. Raises ValueError if it can never match."""
+    rule: dict[str, Any] = {}
+    for kind, texts in raw.items():
+        if kind == "all":
+            rule[kind] = [read_rule(part) for part in texts]
+        elif kind not in RULE_KINDS:
+            raise ValueError(f"match: {kind!r} is not one of {', '.join(RULE_KINDS)} or all")
+        else:
+            rule[kind] = list(texts) if kind == "regex" else [text.lower() for text in texts]
+    if not any(rule.values()):
+        raise ValueError("match: nothing to match")
+    return rule
+
+
+def matches(rule: Mapping[str, Any], name: str) -> bool:
+    """Return True if the rule matches this name, which is in lower case."""
+    for kind, texts in rule.items():
+        if kind == "all":
+            if all(matches(part, name) for part in texts):
+                return True
+        elif any(RULE_KINDS[kind](name, text) for text in texts):
+            return True
+    return False
+
+
+def without_date(name: str) -> str:
+    """Return the name without a date at its end: a snapshot of a model has the model's prices."""
+    found = _DATE_AT_END.search(name)
+    return name if found is None else name[: found.start()]
+
+
+def with_dashed_date(name: str) -> str:
+    """Expand a compact date at the end of a name (``-20251211``) to ``-2025-12-11``; routers shorten it."""
+
+    def add_dashes(found: re.Match[str]) -> str:
+        year, month, day = found.groups()
+        try:
+            date(int(year), int(month), int(day))
+        except ValueError:
+            return found[0]
+        return f"-{year}-{month}-{day}"
+
+    return _COMPACT_DATE.sub(add_dashes, name)

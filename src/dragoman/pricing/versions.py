@@ -1,18 +1,21 @@
 """Price table versions: every version stays loadable, so that a figure can be computed again at any time.
 
 A version is stored as one archive, ``<version>.zip``, of the table's files. Those of earlier releases are bundled in
-the folder ``pricing/versions``; a program that must not depend on them stores its own.
-Source: docs/reference/pricing.md#versions.
+the folder ``pricing/versions``; a program that must not depend on them stores its own. Repricing computes past usage at
+the rates of another table, time or model. Source: docs/reference/pricing.md#versions, #repricing.
 """
 
 import re
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple, overload
 
-from dragoman.adapter.aliases import full_name
-from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.errors import ConfigurationError, RequestError
+from dragoman.adapter.names import full_name
 from dragoman.bundled import bundled_path
+from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.usage import TokenUsage, Usage
 from dragoman.pricing.table import PriceTable
 from dragoman.pricing.table_files import INDEX
@@ -31,10 +34,9 @@ def price_table(version: str | None = None, archive: Path | None = None) -> Pric
 
     Raises ConfigurationError if the version is not found, or the content does not match it.
     """
-    if version is None or version == _bundled_table().version:
-        return _bundled_table()
-    if version == _plain_table().version:
-        return _plain_table()
+    for table in (_bundled_table(_update), _bundled_table(None)):
+        if version is None or version == table.version:
+            return table
     return _load_older(version, archive)
 
 
@@ -58,8 +60,11 @@ def save_table(table: PriceTable, folder: Path) -> Path:
 
 def list_versions(archive: Path | None = None) -> tuple[str, ...]:
     """Return the versions that can be loaded, the bundled one last."""
-    names = {path.stem for folder in _folders(archive) for path in folder.glob("*.zip")} | {_plain_table().version}
-    return (*sorted(names - {_bundled_table().version}), _bundled_table().version)
+    names = {path.stem for folder in _folders(archive) for path in folder.glob("*.zip")} | {
+        _bundled_table(None).version
+    }
+    newest = _bundled_table(_update).version
+    return (*sorted(names - {newest}), newest)
 
 
 _update: Path | None = None
@@ -68,23 +73,12 @@ _update: Path | None = None
 def set_update(path: Path | None) -> None:
     """Replace the update that the bundled table is used with; see `dragoman.pricing.use_update`."""
     global _update  # one for the process, like the table
-    if path != _update:
-        _update = path
-        _updated_table.cache_clear()
+    _update = path
 
 
-def _bundled_table() -> PriceTable:
-    return _plain_table() if _update is None else _updated_table()
-
-
-@cache
-def _plain_table() -> PriceTable:
-    return PriceTable(bundled_path("pricing"))
-
-
-@cache
-def _updated_table() -> PriceTable:
-    return PriceTable(bundled_path("pricing"), update=_update)
+@lru_cache(_CACHE_SIZE)
+def _bundled_table(update: Path | None) -> PriceTable:
+    return PriceTable(bundled_path("pricing"), update=update)
 
 
 @lru_cache(_CACHE_SIZE)
@@ -109,3 +103,85 @@ def _folders(archive: Path | None) -> list[Path]:
     return [
         folder for folder in (archive, bundled_path("pricing") / "versions") if folder is not None and folder.is_dir()
     ]
+
+
+_BROKEN = (MessageStatus.ERROR, MessageStatus.CANCELLED)
+
+
+class UsageRecord(NamedTuple):
+    """The usage of one reply, its model (``provider:name``) and its time."""
+
+    model: str
+    """The model that answered, as ``provider:name``."""
+    usage: TokenUsage
+    """The tokens that were billed."""
+    at: datetime
+    """When the reply was made, with a time zone: the prices of that moment count."""
+    batch: bool = False
+    """Whether the reply came from a batch, which has prices of its own."""
+
+
+@overload
+def reprice(
+    items: Iterable[Message],
+    table: PriceTable | None = None,
+    *,
+    version: str | None = None,
+    at: datetime | None = None,
+    as_model: str | None = None,
+) -> Iterator[Message]: ...
+@overload
+def reprice(
+    items: Iterable[UsageRecord],
+    table: PriceTable | None = None,
+    *,
+    version: str | None = None,
+    at: datetime | None = None,
+    as_model: str | None = None,
+) -> Iterator[Usage]: ...
+def reprice(
+    items: Iterable[Message | UsageRecord],
+    table: PriceTable | None = None,
+    *,
+    version: str | None = None,
+    at: datetime | None = None,
+    as_model: str | None = None,
+) -> Iterator[Message | Usage]:
+    """Price each item again at its own time with the bundled table. The results have the order of the items.
+
+    ``version`` selects another table (`price_table`), ``at`` one time for all, and ``as_model`` another
+    model: at its standard prices if it is of another provider, whose tiers have other names.
+
+    Messages are returned with a new ``metadata.usage`` and are otherwise unchanged; those without usage or without a
+    model are returned as they are. The old figures are ignored: repricing twice changes nothing, and an item without a
+    price in the table has no cost afterwards.
+
+    Raises RequestError if both a table and a version are given, ConfigurationError for an unknown version, and
+    TypeError for an item of another type.
+    """
+    if table is not None and version is not None:
+        raise RequestError("pass a table or a version, not both")
+    used, model = table or price_table(version), as_model and full_name(as_model)
+    return (_reprice_item(item, used, at, model) for item in items)
+
+
+def _reprice_usage(record: UsageRecord, table: PriceTable, at: datetime | None, as_model: str | None) -> Usage:
+    model = as_model or record.model
+    foreign = model.partition(":")[0] != record.model.partition(":")[0]
+    return table.reprice(model, record.usage, at or record.at, batch=record.batch, standard=foreign)
+
+
+def _reprice_item(
+    item: Message | UsageRecord, table: PriceTable, at: datetime | None, as_model: str | None
+) -> Message | Usage:
+    if isinstance(item, UsageRecord):
+        return _reprice_usage(item, table, at, as_model)
+    if not isinstance(item, Message):
+        raise TypeError(f"reprice takes messages and UsageRecords, not a {type(item).__name__}")
+    metadata = item.metadata
+    if metadata.usage is None or metadata.model is None:
+        return item
+    usage = _reprice_usage(UsageRecord(metadata.model, metadata.usage, item.created_at), table, at, as_model)
+    if metadata.status in _BROKEN:
+        usage = usage.as_lower_bound()
+    return item.model_copy(update={"metadata": metadata.model_copy(update={"usage": usage})})

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from dragoman.adapter.aliases import bundled_aliases
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.names import bundled_aliases
 from dragoman.adapter.registry import parse_model
 from dragoman.canonical.ids import ModelId
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.message import Message
-from dragoman.canonical.routing import Refusal, RoutingDecisionRecord, RoutingMode
+from dragoman.canonical.message_fields import Refusal, RoutingDecisionRecord, RoutingMode
 from dragoman.routing.availability import Availability
 from dragoman.routing.request import ModelFacts, RouteRequest, replace_text
 

@@ -1,5 +1,7 @@
 """A decision as the event ``route.decided``: the whole chain, with the reasons against each candidate."""
 
+from functools import lru_cache
+
 from dragoman.events.catalogue import PolicyEvaluation, RouteDecided
 from dragoman.routing.decision import Candidate, RouteDecision, RoutingPolicy, Verdict
 
@@ -14,6 +16,7 @@ def to_event(decision: RouteDecision, elapsed_ms: float) -> RouteDecided:
     )
 
 
+@lru_cache(maxsize=256)  # the same for each turn of a session
 def own_model_event(model: str, reason: str) -> RouteDecided:
     """Return the event of a turn without a router: the session's own model answers."""
     link = Candidate(policy=RoutingPolicy.MANUAL_STICKY, model=model, reason=reason, verdict=Verdict.CHOSE)

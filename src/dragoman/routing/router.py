@@ -29,13 +29,20 @@ from dragoman.adapter.errors import (
 )
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.log import get_logger, one_line
-from dragoman.canonical.routing import RoutingDecisionRecord
+from dragoman.canonical.message_fields import RoutingDecisionRecord
 from dragoman.canonical.usage import CostStatus, TokenUsage
 from dragoman.routing.aliases import Aliases, Mention, read_mention
 from dragoman.routing.availability import Availability
-from dragoman.routing.configuration import RouterConfiguration, dump_configuration, read_mapping, read_toml
+from dragoman.routing.configuration import (
+    ReplyFault,
+    ReplyTest,
+    ReplyTests,
+    RouterConfiguration,
+    dump_configuration,
+    read_mapping,
+    read_toml,
+)
 from dragoman.routing.decision import Candidate, RefusalReason, RouteDecision, RoutingPolicy, Verdict, find_refusals
-from dragoman.routing.replies import ReplyFault, ReplyTest, ReplyTests
 from dragoman.routing.request import ModelFacts, Recommendation, Recommender, RouteRequest
 from dragoman.routing.rules import Rule, named_labels
 

@@ -16,8 +16,8 @@ from dragoman.canonical.extensions.message_labels import labels_of_messages
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.configuration.providers import merge_providers
 from dragoman.configuration.transports import Transports
+from dragoman.configuration.validation import merge_providers
 from dragoman.effects.work import Work, call, drive, drive_async, in_thread
 from dragoman.session.judge import Judge
 from dragoman.session.judge import Prompt as JudgedPrompt

@@ -1,20 +1,25 @@
 """Sessions: a conversation that asks, runs tools, and changes its model between turns."""
 
-from dragoman.effects.outcomes import ResponseDetails
-from dragoman.limits.budget import Budget
-from dragoman.open_turns import FailedAttempt
-from dragoman.session.async_session import AsyncSession
-from dragoman.session.cost import Cost
-from dragoman.session.effects import SessionEvent, ToolAnswered
-from dragoman.session.identity import Pseudonyms
-from dragoman.session.preview import Preview
-from dragoman.session.replies.reply import Reply
-from dragoman.session.replies.stream import AsyncReplyStream, ReplyStream
-from dragoman.session.session import Session
-from dragoman.session.turn.question import ask
-from dragoman.session.turn.unfinished import UnfinishedTurn
-from dragoman.tools.tool import Tool, tool
-from dragoman.tools.toolbox import Toolbox
+from typing import TYPE_CHECKING
+
+from dragoman.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from dragoman.effects.outcomes import ResponseDetails
+    from dragoman.limits.budget import Budget
+    from dragoman.open_turns import FailedAttempt
+    from dragoman.session.async_session import AsyncSession
+    from dragoman.session.cost import Cost
+    from dragoman.session.effects import SessionEvent, ToolAnswered
+    from dragoman.session.identity import Pseudonyms
+    from dragoman.session.preview import Preview
+    from dragoman.session.question import ask
+    from dragoman.session.reply import Reply
+    from dragoman.session.session import Session
+    from dragoman.session.stream import AsyncReplyStream, ReplyStream
+    from dragoman.session.turn.answers import UnfinishedTurn
+    from dragoman.tools.tool import Tool, tool
+    from dragoman.tools.toolbox import Toolbox
 
 __all__ = [
     "AsyncReplyStream",
@@ -36,3 +41,24 @@ __all__ = [
     "ask",
     "tool",
 ]
+
+_EXPORTS = {
+    "effects.outcomes": ("ResponseDetails",),
+    "limits.budget": ("Budget",),
+    "open_turns": ("FailedAttempt",),
+    "session.async_session": ("AsyncSession",),
+    "session.cost": ("Cost",),
+    "session.effects": ("SessionEvent", "ToolAnswered"),
+    "session.identity": ("Pseudonyms",),
+    "session.preview": ("Preview",),
+    "session.reply": ("Reply",),
+    "session.stream": ("AsyncReplyStream", "ReplyStream"),
+    "session.session": ("Session",),
+    "session.question": ("ask",),
+    "session.turn.unfinished": ("UnfinishedTurn",),
+    "tools.tool": ("Tool", "tool"),
+    "tools.toolbox": ("Toolbox",),
+}
+
+if not TYPE_CHECKING:  # a type checker would believe that every name exists
+    __getattr__, __dir__ = lazy_names(globals(), _EXPORTS)

@@ -11,19 +11,19 @@ from typing_extensions import TypeForm
 from dragoman.canonical.message import Message
 from dragoman.configuration.session_store import SessionStore
 from dragoman.effects.work import drive_async, iterate_async
-from dragoman.session.compaction.compact import CompactionPlace
 from dragoman.session.config import OutputT, SessionSettings, TurnOptions, UserInput
 from dragoman.session.effects import SessionEvent
-from dragoman.session.replies.reply import Reply
-from dragoman.session.replies.stream import AsyncReplyStream
+from dragoman.session.reply import Reply
+from dragoman.session.stream import AsyncReplyStream
 from dragoman.session.turn.answers import CallResults
+from dragoman.session.turn.driver import TurnDriver
 from dragoman.session.turn.run import TurnRun
-from dragoman.session.turn_driver import TurnDriver
 from dragoman.transport import AsyncTransport
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
     from dragoman.policy import Declassification
+    from dragoman.session.compaction import CompactionPlace
 
 
 class AsyncSession(TurnDriver[AsyncTransport]):
@@ -145,7 +145,7 @@ class AsyncSession(TurnDriver[AsyncTransport]):
         *,
         keep_last: int | None = None,
         instructions: str | None = None,
-        on: CompactionPlace = "model",
+        on: "CompactionPlace" = "model",
     ) -> Message:
         """As `Session.compact`."""
         return await drive_async(self._compact(model, keep_last, instructions, on))
@@ -190,14 +190,14 @@ class AsyncSession(TurnDriver[AsyncTransport]):
     def _stream(self, run: TurnRun) -> AsyncReplyStream[Any]:
         batches = iterate_async(self._run(run))
         run.events = lambda: batches
-        return AsyncReplyStream(_events(run, batches), batches, run.record)
+        return AsyncReplyStream(_events(run, batches), batches, run)
 
 
 async def _events(
     run: TurnRun, batches: AsyncGenerator[Sequence[SessionEvent], None]
 ) -> AsyncGenerator[SessionEvent, None]:
     """Yield the events of a turn one by one, while its answer is valid."""
-    note, follow = run.record.note_event, run.follow_answer()
+    note, follow = run.note_event, run.follow_answer()
     async with aclosing(batches):
         async for events in batches:
             for event in events if follow is None else follow(events):

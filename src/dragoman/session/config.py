@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Union
 
@@ -17,19 +17,23 @@ from dragoman.canonical.blocks import ContentBlock
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.message import Message
 from dragoman.configuration import ClientConfig, client_config
-from dragoman.configuration.providers import check_provider_names, merge_providers, read_providers
 from dragoman.configuration.session_store import SessionStore
 from dragoman.configuration.transports import Transports
-from dragoman.configuration.validation import check_settings, read_budgets
-from dragoman.credentials.api_key import ApiKey
+from dragoman.configuration.validation import (
+    check_provider_names,
+    check_settings,
+    merge_providers,
+    read_budgets,
+    read_providers,
+)
+from dragoman.credentials.contract import ApiKey
 from dragoman.limits.budget import Budget
 from dragoman.limits.reservation import Governor
-from dragoman.session.identity import Pseudonyms
 from dragoman.session.middleware import Middleware
 from dragoman.session.settings import ConfigSettings, RequestOptions
 from dragoman.tools.context import Approve
 from dragoman.tools.toolbox import AnyTool, Toolset
-from dragoman.transport.fetch import FetchedMedia
+from dragoman.transport.retry import utc_now
 
 if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions
@@ -38,6 +42,8 @@ if TYPE_CHECKING:
     from dragoman.limits import Limits
     from dragoman.policy import Pipeline
     from dragoman.routing import Router
+    from dragoman.session.identity import Pseudonyms
+    from dragoman.transport.fetch import FetchedMedia
 
 OutputT = TypeVar("OutputT")
 """The type of a turn's answer."""
@@ -50,10 +56,6 @@ DEFAULT_PARALLEL_TOOLS = 8
 
 DEFAULT_MAX_ROUNDS = 20
 """The default of ``max_rounds``: rounds of tools in one turn."""
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +87,7 @@ class SessionConfig:
     workspace: str | Path | None = None
     """The folder with the media of the kind ``file_ref``. Each file is read once, so that what was sent stays the same
     if the file changes."""
-    fetch: Callable[[str], FetchedMedia] | None = None
+    fetch: "Callable[[str], FetchedMedia] | None" = None
     """Fetches media if the model does not accept their URLs, once for each URL. An example is
     `dragoman.transport.fetch.Fetcher`. Without it, nothing is fetched."""
     approve: Approve | None = None
@@ -128,7 +130,7 @@ class SessionConfig:
     """The price table; None is the bundled one."""
     new_id: Callable[[], str] = new_message_id
     """Creates ids. With ``clock``, it makes a session deterministic in tests."""
-    clock: Callable[[], datetime] = _utc_now
+    clock: Callable[[], datetime] = utc_now
     """Returns the time, with its zone."""
 
     user_id: str | None = None
@@ -136,7 +138,7 @@ class SessionConfig:
     into a pseudonym."""
     team_id: str | None = None
     """The team's id, as ``user_id``."""
-    pseudonyms: Pseudonyms | None = None
+    pseudonyms: "Pseudonyms | None" = None
     """Turns the ids of users and teams into pseudonyms, with a key of the program."""
 
     own_providers: bool = field(init=False, repr=False)

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext, bundled_prices
 from dragoman.adapter.errors import ConfigurationError, SwapRefusedError
-from dragoman.adapter.requests.history.encode_cache import EncodeCache
+from dragoman.adapter.requests.encode_cache import EncodeCache
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
-from dragoman.canonical.display import render_end
 from dragoman.canonical.extensions.message_labels import labels_of_messages
 from dragoman.canonical.ids import new_session_id
-from dragoman.canonical.message import Message, Role
+from dragoman.canonical.message import Message, Role, render_end
 from dragoman.canonical.usage import TokenUsage
 from dragoman.configuration.session_store import SessionStore
 from dragoman.configuration.transports import Transports, TransportT
@@ -32,13 +31,12 @@ from dragoman.session.config import (
 from dragoman.session.cost import Cost
 from dragoman.session.effects import RunTools, Send
 from dragoman.session.history import History
-from dragoman.session.media import MediaFiles
+from dragoman.session.media import NOTHING_FETCHED, MediaFiles
 from dragoman.session.message_factory import MessageFactory
 from dragoman.session.middleware import Middleware
 from dragoman.session.middleware.no_policy import NoPolicy, UnreadLabels
-from dragoman.session.preview import Preview, preview
 from dragoman.session.routes import Route, Routes
-from dragoman.session.storage.stored import StoredConversation, new_tool_id
+from dragoman.session.stored import StoredConversation, new_tool_id
 from dragoman.session.turn.run import TurnRun
 from dragoman.tools.call_runner import CallRunner
 from dragoman.tools.context import Context
@@ -50,6 +48,7 @@ if TYPE_CHECKING:
     from dragoman.policy.conversation.hooks import PolicyHooks
     from dragoman.routing import Router
     from dragoman.session.middleware.telemetry import Telemetry
+    from dragoman.session.preview import Preview
 
 
 _NO_OPTIONS = AdapterOptions()
@@ -175,6 +174,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
         return self._history.labelled()
 
     def _repr_html_(self) -> str | None:
+
         return render_end(self.messages)
 
     @property
@@ -228,10 +228,12 @@ class Conversation(StoredConversation, Generic[TransportT]):
         target = str(self._routes.find(model).model_id)
         return cost.cost_on(self._history.billed, target, self.prices, self.config.clock())
 
-    def preview(self, model: str) -> Preview:
+    def preview(self, model: str) -> "Preview":
         """Return what a swap to that model would lose and cost. Sends and changes nothing, but may wait for ``fetch``.
         Files are read only if the policy has judged the history. Raises UnknownProviderError.
         """
+        from dragoman.session.preview import preview  # imported late: many sessions keep their model
+
         adapter = self._routes.find(model)
         trial = replace(
             self._new_context(self._routes.own_route(adapter)),
@@ -255,7 +257,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
         tokens = self._adapter.estimate_input_tokens(history, tools)
         return replace(result, present_model=self.model, present_tokens=tokens)
 
-    def swap(self, model: str) -> Preview:
+    def swap(self, model: str) -> "Preview":
         """Change the model from the next turn on.
 
         Raises SwapRefusedError with every reason if it cannot carry the history; the active model then stays.
@@ -322,14 +324,14 @@ class Conversation(StoredConversation, Generic[TransportT]):
             decide_requests,
             lambda: policy.labels,
             self._history.messages,
-            None if isinstance(policy, NoPolicy) else policy.decision,
+            None if isinstance(policy, NoPolicy) else policy,
             self._label_router,
             None if telemetry is None else telemetry.on_denial,
         )
 
     def _new_context(self, route: Route) -> RequestContext:
         return RequestContext(
-            model=str(route.adapter.model_id),
+            model=route.record.chosen_model,
             session_id=self.session_id,
             tool_ids=self.tool_ids,
             encode_cache=self._encodings,
@@ -343,7 +345,8 @@ class Conversation(StoredConversation, Generic[TransportT]):
 
     def _read_files(self, adapter: Adapter, history: Sequence[Message]) -> list[Message]:
         """Return the history as it is sent to that model, with file content. Raises RequestError."""
-        return self._files.inline(history, self._files.inlined_kinds(adapter.capabilities))
+        files = self._files
+        return files.inline(history, files.inlined_kinds(adapter.capabilities) if files.can_fetch else NOTHING_FETCHED)
 
     def _new_governors(self) -> Callable[[Send], Iterator[Governor]]:
         """Return what governs each attempt of a new turn."""

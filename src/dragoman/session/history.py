@@ -7,7 +7,6 @@ from typing import Any
 from dragoman.canonical.extensions.message_labels import label_messages
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import TokenUsage
-from dragoman.session.compaction.split import apply_summaries
 from dragoman.session.cost import Attempts, Cost, OnBilled, RunningTotals, sum_usages
 
 
@@ -68,6 +67,8 @@ class History:
             new = self.messages[read:]
             for message in new:
                 if message.metadata.summary_of:
+                    from dragoman.session.compaction import apply_summaries  # imported late: few histories have one
+
                     visible = tuple(apply_summaries(new, visible))
                     break
             else:
@@ -85,7 +86,8 @@ class History:
 
     def since(self, mark: tuple[int, int]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
         """Return the messages and the attempts that came after that mark."""
-        return label_messages(self.messages, self.extensions, mark[0]), tuple(self.attempts.all[mark[1] :])
+        new = label_messages(self.messages, self.extensions, mark[0]) if self.extensions else self.messages[mark[0] :]
+        return tuple(new), tuple(self.attempts.all[mark[1] :])
 
     def last_round(self) -> tuple[Message, ...]:
         """Return the last reply, and what follows it."""

@@ -69,7 +69,7 @@ class Judge:
         if hooks is None and router is None:
             return prompt
         from dragoman.attempt.decision import decide  # what is not configured is not imported
-        from dragoman.policy.outgoing import OutgoingRequest
+        from dragoman.policy.step import OutgoingRequest
 
         request = OutgoingRequest(
             adapter=self._adapter,
@@ -79,7 +79,7 @@ class Judge:
             labels=prompt.labels,
         )
         observer = self._observer(prompt.session_id)
-        decision = None if hooks is None else hooks.decision
+        decision = hooks
         report = None if observer is None else observer.on_denial
         allowed = yield from decide(request, decision, router, report)
         return replace(prompt, tools=allowed.tools, options=allowed.options, labels=allowed.labels)

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
@@ -31,7 +32,9 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.message import Message
-from dragoman.transport.fetch import FetchedMedia
+
+if TYPE_CHECKING:
+    from dragoman.transport.fetch import FetchedMedia
 
 MAX_FILE_BYTES = 20 * 1024 * 1024
 
@@ -75,9 +78,10 @@ _NOTHING_READ: tuple[list[Message], tuple[int, ...], bool] = [], (), False
 Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 
 
-Fetch = Callable[[str], FetchedMedia]
+Fetch = Callable[[str], "FetchedMedia"]
 Kinds = frozenset[str]
 """Kinds of media blocks."""
+NOTHING_FETCHED: Kinds = frozenset()
 
 
 class MediaFiles:
@@ -107,10 +111,10 @@ class MediaFiles:
     def inlined_kinds(self, capabilities: AdapterCapabilities) -> Kinds:
         """Return the kinds of media that are fetched for a model: those that it takes, but not by URL."""
         if self._fetch is None:
-            return frozenset()
+            return NOTHING_FETCHED
         return frozenset(kind for kind in _CAPABILITY_OF_KIND if _needs_inline_content(capabilities, kind))
 
-    def inline(self, history: Sequence[Message], fetched: Kinds = frozenset()) -> list[Message]:
+    def inline(self, history: Sequence[Message], fetched: Kinds = NOTHING_FETCHED) -> list[Message]:
         """Return the history with file content in place of paths; messages without files are returned as they are.
 
         ``fetched`` are the kinds of media whose URLs are replaced as well.
@@ -135,7 +139,9 @@ class MediaFiles:
         inlined.is_large = is_large or any(_is_large(inlined[place].content) for place in places)
         return inlined
 
-    def inline_blocks(self, content: Sequence[ContentBlock], fetched: Kinds = frozenset()) -> tuple[ContentBlock, ...]:
+    def inline_blocks(
+        self, content: Sequence[ContentBlock], fetched: Kinds = NOTHING_FETCHED
+    ) -> tuple[ContentBlock, ...]:
         """Return the blocks with file content in place of paths, also inside tool results."""
         return tuple(self._block(block, fetched) if _has_references((block,), fetched) else block for block in content)
 

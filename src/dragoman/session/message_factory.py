@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -12,7 +12,9 @@ from dragoman.adapter.names import foreign_value
 from dragoman.canonical.blocks import TextBlock, ToolResultBlock, text_block
 from dragoman.canonical.guard import is_plain
 from dragoman.canonical.message import Message, MessageMetadata, Role, assemble_message
-from dragoman.session.identity import Pseudonyms, resolve_identity, with_identity
+
+if TYPE_CHECKING:
+    from dragoman.session.identity import Pseudonyms
 
 _NO_METADATA = MessageMetadata()
 
@@ -23,7 +25,7 @@ class MessageFactory:
         session_id: str,
         new_id: Callable[[], str],
         clock: Callable[[], datetime],
-        pseudonyms: Pseudonyms | None,
+        pseudonyms: "Pseudonyms | None",
     ) -> None:
         self._session_id = session_id
         self._new_id = new_id
@@ -34,6 +36,11 @@ class MessageFactory:
 
     def identify(self, user_id: str | None, team_id: str | None) -> None:
         """Set the ids that the next messages carry. Raises ConfigurationError if one looks personal."""
+        if user_id is None and team_id is None:
+            self.user_id = self.team_id = None
+            return
+        from dragoman.session.identity import resolve_identity  # imported late: many sessions name nobody
+
         self.user_id, self.team_id = resolve_identity(user_id, team_id, self._pseudonyms)
 
     def user_message(self, prompt: Any) -> Message:
@@ -67,6 +74,8 @@ class MessageFactory:
         if not isinstance(content, (str, Iterable)):
             raise RequestError(f"a message is a text or blocks, not a value of the class {type(content).__name__}")
         if self.user_id is not None or self.team_id is not None:
+            from dragoman.session.identity import with_identity  # as above
+
             fields["metadata"] = with_identity(fields.get("metadata"), self.user_id, self.team_id)
         new_id, created_at = self._new_id(), self._clock()
         if type(content) is str and type(new_id) is str and is_plain(content):

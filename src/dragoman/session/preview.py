@@ -12,7 +12,7 @@ from dragoman.adapter.errors import ProjectionError, RequestError
 from dragoman.adapter.losses import Loss, Severity
 from dragoman.canonical.blocks import ContentBlock, ImageBlock, ToolResultBlock
 from dragoman.canonical.message import Message, Role
-from dragoman.canonical.routing import Refusal
+from dragoman.canonical.message_fields import Refusal
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.adapter.registry import get_adapter
+from dragoman.canonical.ids import ModelId
 from dragoman.canonical.message import Message
-from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
+from dragoman.canonical.message_fields import RoutingDecisionRecord, RoutingMode
 from dragoman.canonical.tools import ToolDefinition
 
 if TYPE_CHECKING:  # most sessions have no router
@@ -62,8 +63,9 @@ class Route:
 
 
 @lru_cache(maxsize=256)
-def _own_record(model: str) -> RoutingDecisionRecord:
-    return RoutingDecisionRecord(mode=RoutingMode.MANUAL, chosen_model=model, reason="the session's model")
+def _own_record(provider: str, model: str) -> RoutingDecisionRecord:
+    chosen = str(ModelId(provider, model))
+    return RoutingDecisionRecord(mode=RoutingMode.MANUAL, chosen_model=chosen, reason="the session's model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +83,18 @@ class Routes:
 
     def own_route(self, adapter: Adapter, prompt: tuple[Message, ...] = ()) -> Route:
         """Return the route of the session's own model, without asking the router."""
-        return Route(adapter=adapter, record=_own_record(str(adapter.model_id)), routes=self, prompt=prompt)
+        return Route(adapter=adapter, record=_own_record(adapter.provider, adapter.model), routes=self, prompt=prompt)
 
     def for_turn(
         self,
         sticky: Adapter | None,
         override: str | None,
-        history: Sequence[Message],
-        prompt: tuple[Message, ...],
+        history: Callable[[], Sequence[Message]],
         tools: Sequence[ToolDefinition],
         options: AdapterOptions,
+        prompt: tuple[Message, ...],
     ) -> Route:
-        """Return the route of the turn.
+        """Return the route of the turn. ``history`` returns the messages that are sent before the prompt.
 
         Raises NoModelError and UnknownProviderError, and RequestError if the prompt is nothing but a mention.
         """
@@ -103,7 +105,7 @@ class Routes:
 
         sticky_model = None if sticky is None else str(sticky.model_id)
         request = RouteRequest.of(
-            history, prompt, tools, options, override=override, sticky=sticky_model, **self.facts()
+            history(), prompt, tools, options, override=override, sticky=sticky_model, **self.facts()
         )
         route = self._decide(lambda router: router.choose(request))
         assert route is not None

@@ -11,19 +11,19 @@ from typing_extensions import TypeForm
 from dragoman.canonical.message import Message
 from dragoman.configuration.session_store import SessionStore
 from dragoman.effects.work import drive, iterate
-from dragoman.session.compaction.compact import CompactionPlace
 from dragoman.session.config import OutputT, SessionSettings, TurnOptions, UserInput
 from dragoman.session.effects import SessionEvent
-from dragoman.session.replies.reply import Reply
-from dragoman.session.replies.stream import ReplyStream
+from dragoman.session.reply import Reply
 from dragoman.session.turn.answers import CallResults
+from dragoman.session.turn.driver import TurnDriver
 from dragoman.session.turn.run import TurnRun
-from dragoman.session.turn_driver import TurnDriver
 from dragoman.transport import Transport
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
     from dragoman.policy import Declassification
+    from dragoman.session.compaction import CompactionPlace
+    from dragoman.session.stream import ReplyStream
 
 
 class Session(TurnDriver[Transport]):
@@ -138,7 +138,7 @@ class Session(TurnDriver[Transport]):
     @overload
     def stream(
         self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]
-    ) -> ReplyStream[str]: ...
+    ) -> "ReplyStream[str]": ...
 
     @overload
     def stream(
@@ -148,11 +148,11 @@ class Session(TurnDriver[Transport]):
         output: TypeForm[OutputT],
         model: str | None = None,
         **options: Unpack[TurnOptions],
-    ) -> ReplyStream[OutputT]: ...
+    ) -> "ReplyStream[OutputT]": ...
 
     def stream(
         self, prompt: UserInput | None, *, output: Any = None, model: str | None = None, **options: Unpack[TurnOptions]
-    ) -> ReplyStream[Any]:
+    ) -> "ReplyStream[Any]":
         """Return the same turn as a stream: the events of each reply, and ToolAnswered for each tool.
 
         Iterating raises ProviderError when an adapter's stream ends with an error event; ``error.partial`` is what had
@@ -181,7 +181,7 @@ class Session(TurnDriver[Transport]):
 
     def stream_answer(
         self, results: CallResults, *, output: Any = None, model: str | None = None, **options: Unpack[TurnOptions]
-    ) -> ReplyStream[Any]:
+    ) -> "ReplyStream[Any]":
         """Return the same turn as a stream."""
         return self._stream(self._start_turn(None, options, output, stream=True, model=model, results=results or {}))
 
@@ -191,7 +191,7 @@ class Session(TurnDriver[Transport]):
         *,
         keep_last: int | None = None,
         instructions: str | None = None,
-        on: CompactionPlace = "model",
+        on: "CompactionPlace" = "model",
     ) -> Message:
         """Have the current model summarize the older part of the history. Requests then contain the summary in its
         place.
@@ -270,17 +270,19 @@ class Session(TurnDriver[Transport]):
     ) -> None:
         self.close()
 
-    def _stream(self, run: TurnRun) -> ReplyStream[Any]:
+    def _stream(self, run: TurnRun) -> "ReplyStream[Any]":
+        from dragoman.session.stream import ReplyStream  # imported late: many programs do not stream
+
         events = _events(run, iterate(self._run(run)))
         run.events = ref(events)  # so that dropping the stream ends the turn at once
-        return ReplyStream(events, run.record)
+        return ReplyStream(events, run)
 
 
 def _events(
     run: TurnRun, batches: Generator[Sequence[SessionEvent], None, None]
 ) -> Generator[SessionEvent, None, None]:
     """Yield the events of a turn one by one, while its answer is valid."""
-    note, follow = run.record.note_event, run.follow_answer()
+    note, follow = run.note_event, run.follow_answer()
     with closing(batches):
         for events in batches:
             for event in events if follow is None else follow(events):

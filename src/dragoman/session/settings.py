@@ -13,11 +13,9 @@ from dragoman.adapter.options import ToolChoice
 from dragoman.configuration import ClientConfig, HasConfig
 from dragoman.limits.budget import Budget
 from dragoman.limits.reservation import Governor
-from dragoman.session.identity import Pseudonyms
 from dragoman.session.middleware import Middleware
 from dragoman.tools.context import Approve
 from dragoman.tools.toolbox import AnyTool, Toolset
-from dragoman.transport.fetch import FetchedMedia
 from dragoman.transport.settings import Providers
 
 if TYPE_CHECKING:
@@ -26,6 +24,8 @@ if TYPE_CHECKING:
     from dragoman.limits import Limits
     from dragoman.policy import Pipeline
     from dragoman.routing import Router
+    from dragoman.session.identity import Pseudonyms
+    from dragoman.transport.fetch import FetchedMedia
 
 
 class ConfigSettings(TypedDict, total=False):
@@ -51,7 +51,7 @@ class ConfigSettings(TypedDict, total=False):
     workspace: str | Path | None
     """The folder with the media of the kind ``file_ref``. Each file is read once, so that what was sent stays the same
     if the file changes."""
-    fetch: Callable[[str], FetchedMedia] | None
+    fetch: "Callable[[str], FetchedMedia] | None"
     """Fetches media if the model does not accept their URLs, once for each URL. An example is
     `dragoman.transport.fetch.Fetcher`. Without it, nothing is fetched."""
     approve: Approve | None
@@ -99,7 +99,7 @@ class ConfigSettings(TypedDict, total=False):
     into a pseudonym."""
     team_id: str | None
     """The team's id, as ``user_id``."""
-    pseudonyms: Pseudonyms | None
+    pseudonyms: "Pseudonyms | None"
     """Turns the ids of users and teams into pseudonyms, with a key of the program."""
 
 

@@ -1,38 +1,39 @@
 """AsyncStore: the store for asyncio and trio. Its calls run in threads."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from datetime import date, datetime, timedelta
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import datetime
+from functools import partial, wraps
 from itertools import islice
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import anyio
 from anyio.to_thread import run_sync
 
 from dragoman.canonical.message import Message
-from dragoman.open_turns import TurnStep
-from dragoman.pricing.cost_lines import CostLine
-from dragoman.store.records import (
-    ExportResult,
-    RetentionAction,
-    RetentionRecord,
-    SearchHit,
-    SessionPage,
-    SessionRecord,
-    StoredCall,
-    StoredSession,
-    UserDeletion,
-)
-from dragoman.store.store import Extensions, Store, ToolIds
+from dragoman.store.store import Store
 
+Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 _PAGE_SIZE = 1000
 
 _MAX_THREADS = 16
 """Concurrent threads of one store; SQLite lets one of them write."""
+
+
+def _awaited(
+    method: Callable[Concatenate[Store, Arguments], Result],
+) -> Callable[Concatenate["AsyncStore", Arguments], Coroutine[Any, Any, Result]]:
+    """Return the async twin of a method of `Store`, with the same parameters."""
+
+    @wraps(method)
+    async def call(self: "AsyncStore", /, *args: Arguments.args, **named: Arguments.kwargs) -> Result:
+        # By name, because the store may be of a class that overrides the method.
+        result: Result = await self._run(partial(getattr(self.store, method.__name__), *args, **named))
+        return result
+
+    return call
 
 
 class AsyncStore:
@@ -47,107 +48,46 @@ class AsyncStore:
         """The store whose calls are made in threads."""
         self._limiter: anyio.CapacityLimiter | None = None
 
-    async def create(self, model: str | None = None, messages: Sequence[Message] = (), **fields: Any) -> SessionRecord:
-        """Await `Store.create`."""
-        return await self._run(partial(self.store.create, model, messages, **fields))
-
-    async def create_all(self, sessions: Iterable[Mapping[str, Any]]) -> None:
-        """Await `Store.create_all`."""
-        await self._run(partial(self.store.create_all, list(sessions)))
-
-    async def append(
-        self,
-        session_id: str,
-        messages: Sequence[Message] = (),
-        *,
-        expected_version: int | None,
-        tool_ids: ToolIds | None = None,
-        model: str | None = None,
-        extensions: Extensions | None = None,
-        attempts: Sequence[Message] = (),
-        step: TurnStep | None = None,
-    ) -> int:
-        """Await `Store.append`."""
-        return await self._run(
-            partial(
-                self.store.append,
-                session_id,
-                messages,
-                expected_version=expected_version,
-                tool_ids=tool_ids,
-                model=model,
-                extensions=extensions,
-                attempts=attempts,
-                step=step,
-            )
-        )
-
-    async def annotate(
-        self, session_id: str, message_id: str, extensions: Mapping[str, Any], *, expected_version: int | None
-    ) -> int:
-        """Await `Store.annotate`."""
-        return await self._run(
-            partial(self.store.annotate, session_id, message_id, extensions, expected_version=expected_version)
-        )
-
-    async def load(self, session_id: str) -> StoredSession:
-        """Await `Store.load`."""
-        return await self._run(partial(self.store.load, session_id))
-
-    async def record(self, session_id: str) -> SessionRecord:
-        """Await `Store.record`."""
-        return await self._run(partial(self.store.record, session_id))
-
-    async def fork(
-        self, session_id: str, at_message_id: str | None = None, *, new_session_id: str | None = None
-    ) -> SessionRecord:
-        """Await `Store.fork`."""
-        return await self._run(partial(self.store.fork, session_id, at_message_id, new_session_id=new_session_id))
-
-    async def list(
-        self,
-        *,
-        user_id: str | None = None,
-        team_id: str | None = None,
-        model: str | None = None,
-        since: datetime | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> SessionPage:
-        """Await `Store.list`."""
-        return await self._run(
-            partial(
-                self.store.list,
-                user_id=user_id,
-                team_id=team_id,
-                model=model,
-                since=since,
-                limit=limit,
-                cursor=cursor,
-            )
-        )
-
-    async def search(
-        self, text: str, *, user_id: str | None = None, session_id: str | None = None, limit: int = 50
-    ) -> tuple[SearchHit, ...]:
-        """Await `Store.search`."""
-        return await self._run(partial(self.store.search, text, user_id=user_id, session_id=session_id, limit=limit))
-
-    async def unanswered(
-        self, *, user_id: str | None = None, session_id: str | None = None, limit: int = 50
-    ) -> tuple[StoredCall, ...]:
-        """Await `Store.unanswered`."""
-        return await self._run(partial(self.store.unanswered, user_id=user_id, session_id=session_id, limit=limit))
-
-    async def failed_calls(
-        self, *, user_id: str | None = None, session_id: str | None = None, limit: int = 50
-    ) -> tuple[StoredCall, ...]:
-        """Await `Store.failed_calls`."""
-        return await self._run(partial(self.store.failed_calls, user_id=user_id, session_id=session_id, limit=limit))
-
-    async def unfinished(self, *, limit: int = 50) -> tuple[str, ...]:
-        """Await `Store.unfinished`."""
-        return await self._run(partial(self.store.unfinished, limit=limit))
+    create = _awaited(Store.create)
+    """Await `Store.create`."""
+    create_all = _awaited(Store.create_all)
+    """Await `Store.create_all`."""
+    append = _awaited(Store.append)
+    """Await `Store.append`."""
+    annotate = _awaited(Store.annotate)
+    """Await `Store.annotate`."""
+    load = _awaited(Store.load)
+    """Await `Store.load`."""
+    record = _awaited(Store.record)
+    """Await `Store.record`."""
+    fork = _awaited(Store.fork)
+    """Await `Store.fork`."""
+    list = _awaited(Store.list)
+    """Await `Store.list`."""
+    search = _awaited(Store.search)
+    """Await `Store.search`."""
+    unanswered = _awaited(Store.unanswered)
+    """Await `Store.unanswered`."""
+    failed_calls = _awaited(Store.failed_calls)
+    """Await `Store.failed_calls`."""
+    unfinished = _awaited(Store.unfinished)
+    """Await `Store.unfinished`."""
+    total_spend = _awaited(Store.total_spend)
+    """Await `Store.total_spend`."""
+    export_replies = _awaited(Store.export_replies)
+    """Await `Store.export_replies`."""
+    import_lines = _awaited(Store.import_lines)
+    """Await `Store.import_lines`."""
+    delete = _awaited(Store.delete)
+    """Await `Store.delete`."""
+    delete_user = _awaited(Store.delete_user)
+    """Await `Store.delete_user`."""
+    enforce_retention = _awaited(Store.enforce_retention)
+    """Await `Store.enforce_retention`."""
+    retention_records = _awaited(Store.retention_records)
+    """Await `Store.retention_records`."""
+    close = _awaited(Store.close)
+    """Await `Store.close`."""
 
     async def billed_replies(
         self,
@@ -166,61 +106,9 @@ class AsyncStore:
             for message in page:
                 yield message
 
-    async def total_spend(
-        self, *, user_id: str | None = None, team_id: str | None = None, since: datetime | None = None
-    ) -> CostLine:
-        """Await `Store.total_spend`."""
-        return await self._run(partial(self.store.total_spend, user_id=user_id, team_id=team_id, since=since))
-
-    async def export_replies(
-        self,
-        folder: str | Path,
-        *,
-        since: date | None = None,
-        until: date | None = None,
-        text: bool = False,
-        overwrite: bool = False,
-    ) -> ExportResult:
-        """Await `Store.export_replies`."""
-        return await self._run(
-            partial(self.store.export_replies, folder, since=since, until=until, text=text, overwrite=overwrite)
-        )
-
     async def export(self, session_id: str) -> tuple[str, ...]:
         """Await `Store.export`, whose lines are returned together."""
         return await self._run(lambda: tuple(self.store.export(session_id)))
-
-    async def import_lines(self, lines: Iterable[str | bytes], *, session_id: str | None = None) -> SessionRecord:
-        """Await `Store.import_lines`."""
-        return await self._run(partial(self.store.import_lines, lines, session_id=session_id))
-
-    async def delete(self, session_id: str) -> None:
-        """Await `Store.delete`."""
-        await self._run(partial(self.store.delete, session_id))
-
-    async def delete_user(self, user_id: str, *, reports: str | Path | None = None, text: bool = False) -> UserDeletion:
-        """Await `Store.delete_user`."""
-        return await self._run(partial(self.store.delete_user, user_id, reports=reports, text=text))
-
-    async def enforce_retention(
-        self,
-        *,
-        action: RetentionAction = "redact",
-        session_idle: timedelta = timedelta(days=1),
-        dry_run: bool = False,
-    ) -> tuple[RetentionRecord, ...]:
-        """Await `Store.enforce_retention`."""
-        return await self._run(
-            partial(self.store.enforce_retention, action=action, session_idle=session_idle, dry_run=dry_run)
-        )
-
-    async def retention_records(self, session_id: str | None = None) -> tuple[RetentionRecord, ...]:
-        """Await `Store.retention_records`."""
-        return await self._run(partial(self.store.retention_records, session_id))
-
-    async def close(self) -> None:
-        """Await `Store.close`."""
-        await self._run(self.store.close)
 
     async def __aenter__(self) -> Self:
         return self

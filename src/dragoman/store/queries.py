@@ -5,20 +5,36 @@ from datetime import datetime
 from typing import Any
 
 from pydantic_core import from_json, to_json
-from sqlalchemy import Connection, RowMapping, Select, and_, bindparam, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    Select,
+    and_,
+    bindparam,
+    func,
+    literal_column,
+    or_,
+    select,
+    table,
+    text,
+)
+from sqlalchemy.sql import column
 
 from dragoman.canonical.extensions.message_labels import label_messages
 from dragoman.store.columns import MALFORMED_DATA_ERRORS, check_integer, decode_text, encode_id, encode_text, to_micros
 from dragoman.store.errors import StoreError
 from dragoman.store.records import SearchHit, SessionPage, SessionRecord, StoredCall, StoredSession
-from dragoman.store.rows import extensions_from_row, message_from_row, record_from_row
-from dragoman.store.schema import attempts, messages, sessions, tool_calls, turns
-from dragoman.store.search import contains_condition, fold
-from dragoman.store.tool_calls import load_tool_ids
-from dragoman.store.turns import OPEN, call_from_row, load_turn
+from dragoman.store.rows import extensions_from_row, fold, message_from_row, record_from_row
+from dragoman.store.schema import SEARCH_TABLE, attempts, messages, sessions, tool_calls, turns
+from dragoman.store.turns import OPEN, call_from_row, load_tool_ids, load_turn
 from dragoman.store.writes import session_not_found
 
 MAX_ROWS = 1000
+
+_PIECE = 3
+"""Characters of a trigram in SQLite's index."""
+_MAX_PIECES = 32
 
 
 def record(connection: Connection, session_id: str) -> SessionRecord:
@@ -62,9 +78,9 @@ def page(
     cursor: str | None,
 ) -> SessionPage:
     selected = select(sessions)
-    for column, value in (("user_id", user_id), ("team_id", team_id), ("active_model", model)):
+    for name, value in (("user_id", user_id), ("team_id", team_id), ("active_model", model)):
         if value is not None:
-            selected = selected.where(sessions.c[column] == encode_text(value))
+            selected = selected.where(sessions.c[name] == encode_text(value))
     if since is not None:
         selected = selected.where(sessions.c.updated_at >= to_micros(since))
     if cursor is not None:
@@ -97,7 +113,7 @@ def search(
     folded_query = fold(query)
     if not folded_query:
         return ()
-    selected = select(messages).where(contains_condition(folded_query, sqlite=sqlite, indexed=indexed))
+    selected = select(messages).where(_contains(folded_query, sqlite=sqlite, indexed=indexed))
     if session_id is not None:
         selected = selected.where(messages.c.session_id == encode_text(session_id))
     if user_id is not None:
@@ -150,3 +166,21 @@ def _decode_cursor(cursor: str) -> tuple[int, str]:
     except MALFORMED_DATA_ERRORS:
         pass
     raise StoreError("this is not a cursor of this store: start with the first page")
+
+
+def _contains(folded_query: str, *, sqlite: bool, indexed: bool) -> ColumnElement[bool]:
+    """Return the condition on messages. Nothing in ``folded_query`` is a pattern, an operator or SQL."""
+    if not sqlite:
+        # LIKE, because an index with gin_trgm_ops supports it.
+        return messages.c.search_text.contains(folded_query, autoescape=True)
+    condition: ColumnElement[bool] = func.instr(messages.c.search_text, folded_query) > 0
+    if not indexed or len(folded_query) < _PIECE:
+        return condition
+    pieces = dict.fromkeys(folded_query[start : start + _PIECE] for start in range(len(folded_query) - _PIECE + 1))
+    wanted = " AND ".join('"' + piece.replace('"', '""') + '"' for piece in list(pieces)[:_MAX_PIECES])
+    candidates: Select[Any] = (
+        select(column("rowid"))
+        .select_from(table(SEARCH_TABLE))
+        .where(text(f"{SEARCH_TABLE} MATCH :wanted").bindparams(wanted=wanted))
+    )
+    return literal_column("messages.rowid").in_(candidates.scalar_subquery()) & condition

@@ -1,12 +1,18 @@
-"""Converts messages and sessions to rows of their tables and back."""
+"""Converts messages and sessions to rows of their tables and back.
 
-from collections.abc import Mapping
+A row has the text of its message for searches. It is folded here, as every query is, and not by the database, so that
+every database finds the same: a hit contains the query literally, in any script, ignoring case.
+"""
+
+import unicodedata
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic_core import from_json
 from sqlalchemy import RowMapping
 
 from dragoman.adapter import wirejson
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock
 from dragoman.canonical.message import SCHEMA_VERSION, Message, read_message, write_message
 from dragoman.store.columns import (
     MALFORMED_DATA_ERRORS,
@@ -24,7 +30,6 @@ from dragoman.store.columns import (
     unreadable_error,
 )
 from dragoman.store.records import SessionRecord
-from dragoman.store.search import search_text
 
 _USAGE_COLUMNS = (
     "input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens", "reasoning_tokens",
@@ -112,7 +117,7 @@ def message_row(
     return {
         **attempt_row(message, session_id, seq),
         "extensions_json": encode_optional_json(extensions),
-        "search_text": search_text(message),
+        "search_text": "\n".join(fold(part) for part in _texts(message.content)) or None,
         "inherited": inherited,
     }
 
@@ -145,3 +150,17 @@ def extensions_from_row(row: RowMapping) -> dict[str, Any] | None:
         return decode_json_object(row["extensions_json"])
     except MALFORMED_DATA_ERRORS as error:
         raise unreadable_error(f"the extensions of message {row['seq']!r:.20}", error) from None
+
+
+def fold(value: str) -> str:
+    """Return the text without differences of case and of form (NFKC)."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", value).casefold()).replace("\0", " ")
+
+
+def _texts(content: Iterable[ContentBlock]) -> Iterable[str]:
+    """Yield the text of text blocks, including those of tool results."""
+    for block in content:
+        if isinstance(block, TextBlock):
+            yield block.text
+        elif isinstance(block, ToolResultBlock):
+            yield from _texts(block.content)

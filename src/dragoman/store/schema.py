@@ -75,12 +75,6 @@ def _of_message(column: str, name: str) -> ForeignKeyConstraint:
     )
 
 
-def _of_status(status: str) -> Index:
-    """Return an index of the calls of one status, which are few."""
-    condition = text(f"status = '{status}'")
-    return Index(f"tool_calls_{status}", "session_id", "created_at", sqlite_where=condition, postgresql_where=condition)
-
-
 def _message_columns() -> list[Column[Any]]:
     """Return the columns that messages and attempts share."""
     return [
@@ -123,7 +117,7 @@ messages = Table(
     Index("messages_by_time", "session_id", "created_at"),
 )
 """``seq`` counts from 0 without a gap. ``inherited``: a fork's copy, which its first session was billed for.
-``fields_json`` has the message's other fields. ``search_text`` is folded (see `search.fold`).
+``fields_json`` has the message's other fields. ``search_text`` is folded (see `rows.fold`).
 """
 
 attempts = Table(
@@ -153,7 +147,11 @@ tool_calls = Table(
     _of_message("message_id", "tool_calls_of_reply"),
     _of_message("result_message_id", "tool_calls_with_result"),
     Index("tool_calls_by_status", "session_id", "status"),
-    *(_of_status(status) for status in ("pending", "failed")),
+    # The calls of these are few.
+    *(
+        Index(f"tool_calls_{status}", "session_id", "created_at", sqlite_where=condition, postgresql_where=condition)
+        for status, condition in ((each, text(f"status = '{each}'")) for each in ("pending", "failed"))
+    ),
 )
 """One row per call: the block at ``position`` of the assistant's message ``seq``. A history from elsewhere may use an
 id twice, so ``id`` is not a key.

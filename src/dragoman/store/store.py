@@ -16,15 +16,12 @@ from dragoman.canonical import rules
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
 from dragoman.open_turns import TurnStep
-from dragoman.pricing.cost_lines import CostLine, cost_line, sum_lines
+from dragoman.pricing.analytics.cost_lines import CostLine, cost_line, sum_lines
 from dragoman.sql import Synchronous
-from dragoman.store import jsonl as json_lines
 from dragoman.store import queries, retention, writes
 from dragoman.store.columns import describe_mistake, read_mapping, read_messages, to_micros, wrong_class
-from dragoman.store.database import Database, default_url
-from dragoman.store.deletion import delete_user
+from dragoman.store.database import Database, check_version, default_url, migrate
 from dragoman.store.errors import StoreError
-from dragoman.store.migrate import check_version, migrate
 from dragoman.store.records import (
     ExportResult,
     RetentionAction,
@@ -35,10 +32,13 @@ from dragoman.store.records import (
     StoredCall,
     StoredSession,
     UserDeletion,
+    read_lines,
+    write_lines,
 )
 from dragoman.store.reports import BillingFilters, iter_billed_replies
+from dragoman.store.retention import delete_user
 from dragoman.store.schema import SEARCH_TABLE
-from dragoman.store.tool_calls import FAILED, PENDING
+from dragoman.store.turns import FAILED, PENDING
 from dragoman.store.writes import TurnRecord, dump_tool_ids
 
 ToolIds = ToolIdMap | Mapping[str, Any]
@@ -370,7 +370,7 @@ class Store:
         """Return the session as JSON lines, without line ends; all of it is read before the first line. Raises as
         `load` does, at once.
         """
-        return json_lines.write(self.load(session_id))
+        return write_lines(self.load(session_id))
 
     def import_lines(self, lines: Iterable[str | bytes], *, session_id: str | None = None) -> SessionRecord:
         """Store the session that `export` wrote, under its own id or another one.
@@ -378,7 +378,7 @@ class Store:
         Raises UnreadableError, naming the line, for malformed or missing lines; StoreVersionError for a newer version;
         ConflictError if the id is taken.
         """
-        stored = json_lines.read(lines)
+        stored = read_lines(lines)
         rules.warn(stored.messages, f"the imported session {stored.id!r:.60}")
         turn = TurnRecord(stored.messages, stored.attempts, stored.tool_ids, stored.extensions, stored.inherited)
         record = stored.record

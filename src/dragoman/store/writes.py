@@ -12,9 +12,9 @@ from typing import Any
 
 from pydantic_core import to_json
 from sqlalchemy import (
-    CTE,
     JSON,
     Column,
+    ColumnElement,
     Connection,
     Row,
     Select,
@@ -38,8 +38,17 @@ from dragoman.store.errors import ConflictError, SessionNotFoundError, StoreErro
 from dragoman.store.records import SessionRecord
 from dragoman.store.rows import attempt_row, message_row, session_row
 from dragoman.store.schema import attempts, messages, sessions, tool_calls, tool_ids
-from dragoman.store.tool_calls import CANCELLED, PENDING, save_tool_calls, save_tool_ids
-from dragoman.store.turns import begin_turn, end_turn, is_simple, save_step, simple_values
+from dragoman.store.turns import (
+    CANCELLED,
+    PENDING,
+    begin_turn,
+    end_turn,
+    is_simple,
+    save_step,
+    save_tool_calls,
+    save_tool_ids,
+    simple_values,
+)
 
 Values = Mapping[str, Any]
 
@@ -68,21 +77,18 @@ def _in_one_statement(*, expects: bool, adds: bool, begins: bool, ends: bool) ->
     advanced = (_ADVANCE_FROM_VERSION if expects else _ADVANCE).cte("advanced")
     statement = select(advanced.c.version, advanced.c.next_seq)
     if adds:
-        statement = statement.add_cte(_insert_messages(advanced))
+        columns = [Column(column.name, column.type) for column in messages.c]
+        read = func.json_to_recordset(cast(bindparam("rows", type_=Text()), JSON))
+        new = read.table_valued(*columns, name="new", joins_implicitly=True).render_derived(with_types=True)
+        known = {"session_id": bindparam("of_session"), "seq": advanced.c.next_seq - bindparam("added") + new.c.seq}
+        selected = select(*(known.get(column.name, new.c[column.name]) for column in messages.c))
+        inserted = insert(messages).from_select([column.name for column in messages.c], selected.select_from(advanced))
+        statement = statement.add_cte(inserted.cte("kept"))
     if begins:
         statement = statement.add_cte(begin_turn(advanced).cte("begun"))
     if ends:
         statement = statement.add_cte(end_turn(advanced).cte("ended"))
     return statement
-
-
-def _insert_messages(advanced: CTE) -> CTE:
-    columns = [Column(column.name, column.type) for column in messages.c]
-    read = func.json_to_recordset(cast(bindparam("rows", type_=Text()), JSON))
-    new = read.table_valued(*columns, name="new", joins_implicitly=True).render_derived(with_types=True)
-    known = {"session_id": bindparam("of_session"), "seq": advanced.c.next_seq - bindparam("added") + new.c.seq}
-    selected = select(*(known.get(column.name, new.c[column.name]) for column in messages.c)).select_from(advanced)
-    return insert(messages).from_select([column.name for column in messages.c], selected).cte("kept")
 
 
 _INSERT = insert(messages)
@@ -301,10 +307,14 @@ def fork(connection: Connection, session_id: str, message_id: str | None, new_id
     session = connection.execute(locked).mappings().one_or_none()
     if session is None:
         raise session_not_found(session_id)
-    count = session["next_seq"] if message_id is None else _find_seq(connection, session_id, message_id) + 1
-    message_rows = _read_rows(
-        connection, _select_session(messages, old).where(messages.c.seq < count).order_by(messages.c.seq)
-    )
+    count = session["next_seq"]
+    if message_id is not None:
+        is_last = (messages.c.session_id == old) & (messages.c.id == encode_id(message_id, "the message's id"))
+        last: int | None = connection.execute(select(messages.c.seq).where(is_last)).scalar_one_or_none()
+        if last is None:
+            raise SessionNotFoundError(f"the session {session_id!r:.80} has no message {message_id!r:.80}")
+        count = last + 1
+    message_rows = _read_rows(connection, messages, old, messages.c.seq, before=count)
     changed = {
         "id": new,
         "version": 0,
@@ -319,37 +329,24 @@ def fork(connection: Connection, session_id: str, message_id: str | None, new_id
     except IntegrityError:
         raise ConflictError(f"a session {new_id!r:.80} exists already") from None
     copied_ids = {row["id"] for row in message_rows}
-    call_rows = _read_rows(connection, _select_session(tool_calls, old).where(tool_calls.c.seq < count))
-    id_rows = _read_rows(connection, _select_session(tool_ids, old).order_by(tool_ids.c.number))
+    call_rows = _read_rows(connection, tool_calls, old, tool_calls.c.seq, before=count)
+    for call in call_rows:
+        # A call is pending again if its result comes after the last copied message, or is not in the history yet.
+        if call["status"] != CANCELLED and call["result_message_id"] not in copied_ids:
+            call.update(status=PENDING, result_message_id=None, completed_at=None, started_at=None, result_json=None)
+    id_rows = _read_rows(connection, tool_ids, old, tool_ids.c.number)
     _insert_rows(connection, messages, new, [{**row, "inherited": True} for row in message_rows])
-    _insert_rows(connection, tool_calls, new, [_reopen_call(row, copied_ids) for row in call_rows])
+    _insert_rows(connection, tool_calls, new, call_rows)
     _insert_rows(connection, tool_ids, new, [{name: row[name] for name in row if name != "number"} for row in id_rows])
 
 
-def _find_seq(connection: Connection, session_id: str, message_id: str) -> int:
-    is_message = messages.c.id == encode_id(message_id, "the message's id")
-    query = select(messages.c.seq).where(messages.c.session_id == encode_id(session_id, "the session's id"), is_message)
-    seq: int | None = connection.execute(query).scalar_one_or_none()
-    if seq is None:
-        raise SessionNotFoundError(f"the session {session_id!r:.80} has no message {message_id!r:.80}")
-    return seq
-
-
-def _reopen_call(call: Values, copied_ids: set[str]) -> Values:
-    """Return the call as pending if its result comes after the last copied message, or is not in the history yet."""
-    if call["status"] == CANCELLED or call["result_message_id"] in copied_ids:
-        return call
-    return {
-        **call, "status": PENDING, "result_message_id": None, "completed_at": None, "started_at": None,
-        "result_json": None,
-    }  # fmt: skip
-
-
-def _select_session(table: Table, session_id: str) -> Select[Any]:
-    return select(table).where(table.c.session_id == session_id)
-
-
-def _read_rows(connection: Connection, query: Select[Any]) -> list[Values]:
+def _read_rows(
+    connection: Connection, table: Table, session_id: str, order: ColumnElement[Any], before: int | None = None
+) -> list[dict[str, Any]]:
+    """Return the rows of a session, in order: all, or those whose value of the order is less than ``before``."""
+    query = select(table).where(table.c.session_id == session_id).order_by(order)
+    if before is not None:
+        query = query.where(order < before)
     return [dict(row) for row in connection.execute(query).mappings()]
 
 

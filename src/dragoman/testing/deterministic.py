@@ -53,7 +53,7 @@ class Deterministic:
 
 
 _CLOCKED_MODULES = (
-    "canonical.message_fields", "canonical.extensions.delegation", "adapter.context", "session.config",
+    "canonical.message_fields", "canonical.extensions.slots", "adapter.context", "session.config",
     "policy.labels", "events.bus", "routing.router", "store.store",
 )  # fmt: skip
 """Modules that read the current time unless they are given a clock."""
@@ -90,7 +90,9 @@ def deterministic(
     original = UlidFactory.__call__
     clocked: list[ModuleType] = []
     try:
-        clocked += _clocked_modules()
+        for number, name in enumerate(_CLOCKED_MODULES):
+            if number < _ALWAYS_LOADED or f"dragoman.{name}" in sys.modules:
+                clocked.append(import_module(f"dragoman.{name}"))
         _replace_id_factory(lambda _: source.new_id())
         for module in clocked:
             vars(module)["datetime"] = Clocked
@@ -105,10 +107,3 @@ def deterministic(
 def _replace_id_factory(mint: Callable[[UlidFactory], str]) -> None:
     """Replace the method on the class, so that existing factories change too."""
     setattr(UlidFactory, "__call__", mint)  # noqa: B010 - mypy forbids an assignment to a method
-
-
-def _clocked_modules() -> Iterator[ModuleType]:
-    for number, name in enumerate(_CLOCKED_MODULES):
-        module_name = f"dragoman.{name}"
-        if number < _ALWAYS_LOADED or module_name in sys.modules:
-            yield import_module(module_name)

@@ -5,6 +5,7 @@ import re
 import struct
 import zlib
 from enum import StrEnum
+from itertools import pairwise
 
 from dragoman.adapter.errors import ConfigurationError
 
@@ -51,7 +52,8 @@ def split_events(body: bytes) -> list[bytes]:
     """
     match detect_framing(body):
         case Framing.SSE:
-            return _split_at(_BLANK_LINES if b"\r" in body else _BLANK_LFS, body)
+            blank = _BLANK_LINES if b"\r" in body else _BLANK_LFS
+            return _cut(body, [0, *(found.end() for found in blank.finditer(body))])
         case Framing.LINES:
             return split_lines(body)
         case Framing.ARRAY:
@@ -93,7 +95,11 @@ def replace_payload(event: bytes, payload: bytes) -> bytes:
     """Return the event with another payload. Lengths and checksums of a binary message are updated."""
     if detect_framing(event) is not Framing.AWS:
         return event.replace(event_payload(event), payload, 1)
-    headers = event[_PRELUDE_SIZE : _payload_start(event)]
+    return build_aws_message(event[_PRELUDE_SIZE : _payload_start(event)], payload)
+
+
+def build_aws_message(headers: bytes, payload: bytes) -> bytes:
+    """Return a message of an AWS event stream, with its lengths and checksums. ``headers`` are encoded."""
     prelude = struct.pack(">II", _PRELUDE_SIZE + len(headers) + len(payload) + _CHECKSUM_SIZE, len(headers))
     message = prelude + struct.pack(">I", zlib.crc32(prelude)) + headers + payload
     return message + struct.pack(">I", zlib.crc32(message))
@@ -109,12 +115,9 @@ def require_text(body: bytes, what: str) -> None:
         raise ConfigurationError(f"{what} fits only into a stream of lines, but this one is binary")
 
 
-def _split_at(ends: re.Pattern[bytes], body: bytes) -> list[bytes]:
-    events, start = [], 0
-    for found in ends.finditer(body):
-        events.append(body[start : found.end()])
-        start = found.end()
-    return [*events, body[start:]] if start < len(body) else events
+def _cut(body: bytes, starts: list[int]) -> list[bytes]:
+    """Return the pieces of a body that start there."""
+    return [body[start:end] for start, end in pairwise([*starts, len(body)]) if start < end]
 
 
 def _split_array(body: bytes) -> list[bytes]:
@@ -133,13 +136,12 @@ def _split_array(body: bytes) -> list[bytes]:
         at = comma.end()
         if at < len(body):
             starts.append(at)
-    return [body[start:end] for start, end in zip(starts, [*starts[1:], len(body)], strict=True)]
+    return _cut(body, starts)
 
 
 def _split_aws_messages(body: bytes) -> list[bytes]:
-    messages, start = [], 0
-    while len(body) - start > _PRELUDE_SIZE:
-        size = max(int.from_bytes(body[start : start + 4]), _PRELUDE_SIZE)
-        messages.append(body[start : start + size])
-        start += size
-    return [*messages, body[start:]] if start < len(body) else messages
+    starts = [0]
+    while len(body) - starts[-1] > _PRELUDE_SIZE:
+        size = int.from_bytes(body[starts[-1] : starts[-1] + 4])
+        starts.append(min(starts[-1] + max(size, _PRELUDE_SIZE), len(body)))
+    return _cut(body, starts)

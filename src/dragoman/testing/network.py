@@ -64,26 +64,18 @@ def block_network(allow: Iterable[str] = LOOPBACK) -> Generator[None, None, None
 
 def _check(host: Any, port: Any = None) -> None:
     name = _normalize_host(host)
-    if not all(name in allowed or (_is_loopback(name) and allowed & _LOOPBACK_NAMES) for allowed in tuple(_blocks)):
+    try:
+        is_loopback = name == "localhost" or ip_address(name).is_loopback
+    except ValueError:
+        is_loopback = False
+    if not all(name in allowed or (is_loopback and allowed.intersection(LOOPBACK)) for allowed in tuple(_blocks)):
         raise NetworkBlockedError(name, port if isinstance(port, int) else None)
-
-
-_LOOPBACK_NAMES = frozenset(LOOPBACK)
 
 
 def _normalize_host(host: Any) -> str:
     """Normalize a host: lower case, without brackets, zone and final dot."""
     text = host.decode("idna") if isinstance(host, bytes) else str(host)
     return text.strip("[]").partition("%")[0].rstrip(".").lower()
-
-
-def _is_loopback(name: str) -> bool:
-    if name == "localhost":
-        return True
-    try:
-        return ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def _install() -> None:

@@ -65,7 +65,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
     """Add a failing item for recordings that no test uses, if everything was collected."""
     marked = [item for item in items if item.get_closest_marker(MARK)]
-    if not marked or _is_partial_run(config):
+    options = ("lf", "ignore", "ignore_glob")
+    is_partial = any("::" in arg for arg in config.args) or any(config.getoption(name, None) for name in options)
+    if not marked or is_partial:
         return
     if orphans := _find_orphans(config, items, {cassette_path(item) for item in marked}):
         items.append(_OrphanedRecordings.from_parent(session, name="orphaned recordings", files=orphans))
@@ -103,9 +105,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         result = yield
     except BaseException as error:
         if recorder.allow_repeats:
-            from dragoman.testing import plugin_faults
+            from dragoman.testing import plugin_cassettes
 
-            plugin_faults.record_error(item, error)
+            plugin_cassettes.record_error(item, error)
         for miss in recorder.misses:
             item.add_report_section("call", MARK, str(miss))
         raise
@@ -140,10 +142,10 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     kinds = item.config.getoption("--llm-faults")
     if kinds is None or not item.get_closest_marker(MARK):
         return None
-    from dragoman.testing import plugin_faults
+    from dragoman.testing import plugin_cassettes
 
     seed = item.config.getoption("--llm-faults-seed")
-    plugin_faults.run(item, nextitem, kinds, seed, cassette=cassette_path(item), property_name=FAULTS)
+    plugin_cassettes.run(item, nextitem, kinds, seed, cassette=cassette_path(item), property_name=FAULTS)
     return True
 
 
@@ -151,7 +153,8 @@ def cassette_path(item: pytest.Item) -> Path:
     """Return the path of a test's recording: ``cassettes/<module>/<test>.yaml``, or the path in its mark."""
     mark = item.get_closest_marker(MARK)
     spec = getattr(item, "callspec", None)
-    test = ".".join([*_class_names(item), item.name])
+    classes = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]
+    test = ".".join([*classes, item.name])
     names = {"test": _UNSAFE_CHARACTERS.sub("-", test), "id": _UNSAFE_CHARACTERS.sub("-", spec.id) if spec else ""}
     if mark is None or not mark.args:
         return item.path.parent / FOLDER / item.path.stem / f"{names['test']}.yaml"
@@ -178,10 +181,10 @@ class _RunNotes:
             for note in self.stale:
                 terminalreporter.write_line(note)
         if self.faults:
-            from dragoman.testing import plugin_faults
+            from dragoman.testing import plugin_cassettes
 
             terminalreporter.section("outcomes with faults", "-")
-            for line in plugin_faults.format_table(self.faults):
+            for line in plugin_cassettes.format_table(self.faults):
                 terminalreporter.write_line(line)
 
 
@@ -201,12 +204,6 @@ class _OrphanedRecordings(pytest.Item):
         return self.files[0], None, self.name
 
 
-def _is_partial_run(config: pytest.Config) -> bool:
-    """Return whether pytest collected only part of a module."""
-    options = ("lf", "ignore", "ignore_glob")
-    return any("::" in arg for arg in config.args) or any(config.getoption(name, None) for name in options)
-
-
 def _find_orphans(config: pytest.Config, items: Sequence[pytest.Item], played: set[Path]) -> list[Path]:
     """Return files in our format that belong to a collected module or folder but to no test. pytest-recording has its
     own names for files, so the files of a module with its mark are not looked at."""
@@ -219,15 +216,8 @@ def _find_orphans(config: pytest.Config, items: Sequence[pytest.Item], played: s
         for file in sorted((folder / FOLDER).rglob("*.yaml")):
             owner = folder / f"{file.relative_to(folder / FOLDER).parts[0]}.py"
             known = owner in modules or (whole and not owner.exists())
-            if known and owner not in others and file not in played and _is_own_format(file):
-                found.append(file)
+            if known and owner not in others and file not in played:
+                with file.open(encoding="utf-8", errors="replace") as text:
+                    if _OWN_FORMAT.match(text.read(4_096)):
+                        found.append(file)
     return found
-
-
-def _is_own_format(file: Path) -> bool:
-    with file.open(encoding="utf-8", errors="replace") as text:
-        return _OWN_FORMAT.match(text.read(4_096)) is not None
-
-
-def _class_names(item: pytest.Item) -> list[str]:
-    return [node.name for node in item.listchain() if isinstance(node, pytest.Class)]

@@ -41,7 +41,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.ids import format_ulid
 from dragoman.canonical.message import Channel, Message, MessageMetadata, MessageStatus, Role, StopReason
-from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
+from dragoman.canonical.message_fields import RoutingDecisionRecord, RoutingMode
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.testing.sample_reply import SampleCall, SampleReply

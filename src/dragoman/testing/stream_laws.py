@@ -14,16 +14,19 @@ typed error with the part that arrived. Nothing waits, and the same seed replays
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import accumulate, chain, count
 from typing import Any
 
-from dragoman.adapter.contract import Adapter
-from dragoman.adapter.errors import DragomanError
-from dragoman.adapter.replies.stream_decoder import decode_stream
+from dragoman.adapter.contract import Adapter, RequestContext
+from dragoman.adapter.errors import DragomanError, ProviderError
+from dragoman.adapter.replies.stream_decoder import StreamDecoder, decode_stream
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
+from dragoman.canonical.ids import format_ulid
 from dragoman.canonical.message import Message, StopReason
 from dragoman.testing.event_bytes import detect_framing, split_events
-from dragoman.testing.faults.mutation import Mutate
 from dragoman.testing.faults.plan import (
     Bom,
     Comments,
@@ -32,6 +35,7 @@ from dragoman.testing.faults.plan import (
     DuplicateEvent,
     InjectEvent,
     LineEnds,
+    Mutate,
     Plan,
     Rechunk,
     SwapEvents,
@@ -44,7 +48,61 @@ from dragoman.testing.stream_checks import (
     partial_stream_faults,
     protocol_faults,
 )
-from dragoman.testing.stream_subject import StreamSubject
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSubject:
+    """A whole recorded stream, and facts about its wire that do not come from the adapter.
+
+    ``ends_at``: the number of bytes after which the reply is complete, or None if unknown. ``errors``: events that
+    report a failure, with their error classes. ``keep_alive``: an event without content. ``whole``: the same reply as
+    one JSON object, if the wire has that form.
+    """
+
+    adapter: Adapter
+    body: bytes
+    name: str = "the stream"
+    ends_at: int | None = None
+    errors: tuple[tuple[bytes, type[ProviderError]], ...] = ()
+    keep_alive: bytes = b""
+    whole: bytes | None = None
+    _events: list[tuple[StreamEvent, ...]] = field(default_factory=list, init=False, compare=False, repr=False)
+
+    @property
+    def events(self) -> tuple[StreamEvent, ...]:
+        """The events of the unchanged stream."""
+        if not self._events:
+            self._events.append(tuple(self.play([self.body])))
+        return self._events[0]
+
+    def decoder(self) -> StreamDecoder:
+        return self.adapter.decoder(self.context())
+
+    def context(self) -> RequestContext:
+        """Return a context with counted ids and a fixed time, so that the same bytes give equal events."""
+        return RequestContext.for_model(
+            str(self.adapter.model_id),
+            session_id="sess_laws",
+            request_id="request",
+            tool_ids=ToolIdMap(mint=counted_ids("tu_")),
+            new_id=counted_ids(""),
+            clock=lambda: NOW,
+        )
+
+    def play(self, chunks: Iterable[bytes]) -> list[StreamEvent]:
+        """Return the events of chunks that end cleanly."""
+        decoder = self.decoder()
+        events: list[StreamEvent] = []
+        for chunk in chunks:
+            events += decoder.feed(chunk)
+        return events + decoder.finish()
+
+
+def counted_ids(prefix: str) -> Callable[[], str]:
+    numbers = count(1)
+    return lambda: prefix + format_ulid(next(numbers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +202,14 @@ def _cut_trial(subject: StreamSubject, what: str, at: int, events: list[StreamEv
 
 
 def chunkings(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
-    """Other chunks, line ends, comments, pings and a byte order mark change nothing, down to the ids."""
+    """Other chunks, line ends, comments, keep-alives and a byte order mark change nothing, down to the ids."""
     whole = list(subject.events)
-    bodies = dict(_equivalent_bodies(subject))
+    bodies = {"as it is": subject.body}  # in every spelling that means the same
+    if subject.keep_alive:
+        bodies["pings"] = b"".join(subject.keep_alive + event for event in split_events(subject.body))
+    if detect_framing(subject.body).is_text:
+        for spelling in (LineEnds("\n"), LineEnds("\r\n"), LineEnds("\r"), Bom(), Comments()):
+            bodies[str(spelling)] = b"".join(spelling.apply(subject.body))
     for name, body in bodies.items():
         yield _same_events(subject, name, [body], whole)
     for name, plan in _chunking_plans(bodies, effort):
@@ -155,16 +218,6 @@ def chunkings(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
 
 def _same_events(subject: StreamSubject, what: str, chunks: Any, whole: list[StreamEvent]) -> Trial:
     return Trial(what) if subject.play(chunks) == whole else Trial(what, ("other events",))
-
-
-def _equivalent_bodies(subject: StreamSubject) -> Iterator[tuple[str, bytes]]:
-    """The body in every spelling that means the same."""
-    yield "as it is", subject.body
-    if subject.keep_alive:
-        yield "pings", b"".join(subject.keep_alive + event for event in split_events(subject.body))
-    if detect_framing(subject.body).is_text:
-        for plan in (LineEnds("\n"), LineEnds("\r\n"), LineEnds("\r"), Bom(), Comments()):
-            yield str(plan), b"".join(plan.apply(subject.body))
 
 
 def _chunking_plans(bodies: dict[str, bytes], effort: Effort) -> Iterator[tuple[str, Plan]]:
@@ -233,7 +286,9 @@ def _twin_faults(streamed: Message, reply: Message) -> Iterator[str]:
 
 def edits(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
     """An event lost, doubled or moved: a typed error, the same message, or what the remaining events say."""
-    *events_by_frame, end = _events_by_frame(subject)
+    # What each event of the body, and then its end, makes the untouched stream say.
+    decoder = subject.decoder()
+    events_by_frame, end = [decoder.feed(event) for event in split_events(subject.body)], decoder.finish()
     numbers = range(len(events_by_frame))
     for n in numbers:
         yield _try_edit(subject, DropEvent(n), [*events_by_frame[:n], *events_by_frame[n + 1 :], end])
@@ -244,12 +299,6 @@ def edits(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
             SwapEvents(n),
             [*events_by_frame[:n], events_by_frame[n + 1], events_by_frame[n], *events_by_frame[n + 2 :], end],
         )
-
-
-def _events_by_frame(subject: StreamSubject) -> list[list[StreamEvent]]:
-    """What each event of the body, and then its end, makes the untouched stream say."""
-    decoder = subject.decoder()
-    return [*(decoder.feed(event) for event in split_events(subject.body)), decoder.finish()]
 
 
 def _try_edit(subject: StreamSubject, plan: Plan, events_by_frame: list[list[StreamEvent]]) -> Trial:
@@ -265,18 +314,15 @@ def _try_edit(subject: StreamSubject, plan: Plan, events_by_frame: list[list[Str
         return Trial(str(plan), tuple(faults), "the same message")
     faults += _metadata_faults(last.message, due.message)
     result = message_content(last.message)
-    remaining = list(_up_to_complete(event for frame_events in events_by_frame for event in frame_events))
+    remaining: list[StreamEvent] = []
+    for event in chain.from_iterable(events_by_frame):
+        remaining.append(event)
+        if isinstance(event, MessageComplete):
+            break
     allowed = [message_content(due.message), *(events_content(remaining, by_id=by_id) for by_id in (True, False))]
     if not any(matches_expected(result, each) for each in allowed):
         faults.append(f"says {result}, which the remaining events do not")
     return Trial(str(plan), tuple(faults), "what its events say")
-
-
-def _up_to_complete(events: Iterable[StreamEvent]) -> Iterator[StreamEvent]:
-    for event in events:
-        yield event
-        if isinstance(event, MessageComplete):
-            return
 
 
 def _metadata_faults(result: Message, due: Message) -> Iterator[str]:
@@ -291,7 +337,8 @@ def _metadata_faults(result: Message, due: Message) -> Iterator[str]:
 
 def error_events(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
     """An error between any two events is the last event, and of the class that it means."""
-    places = [at for at, end in enumerate(_ends(subject)) if subject.ends_at is None or end < subject.ends_at]
+    ends = [0, *accumulate(map(len, split_events(subject.body)[:-1]))]  # the number of bytes before each event
+    places = [at for at, end in enumerate(ends) if subject.ends_at is None or end < subject.ends_at]
     for event, kind in subject.errors:
         for at in places:
             plan = InjectEvent(at, event)
@@ -301,14 +348,6 @@ def error_events(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
             if not (isinstance(last, ErrorEvent) and isinstance(last.error, kind)):
                 faults.append(f"{kind.__name__} was expected, not {last}")
             yield Trial(f"{kind.__name__} before event {at}", tuple(faults))
-
-
-def _ends(subject: StreamSubject) -> list[int]:
-    """The number of bytes before each event."""
-    ends = [0]
-    for event in split_events(subject.body)[:-1]:
-        ends.append(ends[-1] + len(event))
-    return ends
 
 
 def mutations(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:

@@ -9,29 +9,41 @@ The client is an open one of the package ``mcp`` (the extra of the same name)::
             await session.ask(prompt)
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
 from pydantic_core import to_json
 
+from dragoman.adapter import wirejson
 from dragoman.adapter.errors import ConfigurationError, DragomanError, RequestError
+from dragoman.adapter.facts.capabilities import SchemaRule
+from dragoman.adapter.requests.schemas import fit_schema
 from dragoman.canonical.blocks import (
+    AudioBlock,
     ContentBlock,
+    ImageBlock,
+    MediaSource,
     PromptRequestBlock,
     PromptResultBlock,
     ResourceBlock,
     ResourceRefBlock,
     TextBlock,
 )
-from dragoman.canonical.extensions.mcp import MCPExtension, PromptMetadata, ResourceMetadata, ToolMetadata
-from dragoman.canonical.extensions.slots import ProvenanceExtension
+from dragoman.canonical.extensions.slots import (
+    MCPExtension,
+    PromptMetadata,
+    ProvenanceExtension,
+    ResourceMetadata,
+    ToolMetadata,
+)
 from dragoman.canonical.guard import MAX_BODY_BYTES
 from dragoman.canonical.ids import new_ulid
 from dragoman.canonical.message import Message, Role, read_message
-from dragoman.tools import mcp_decode
-from dragoman.tools.tool import Tool
+from dragoman.canonical.tools import KEYWORDS, SideEffects, ToolDefinition
+from dragoman.tools.tool import SIDE_EFFECTS, Tool
 
 _REQUIRED_METHODS = ("list_tools", "call_tool", "list_prompts", "get_prompt", "list_resources", "read_resource")
 MAX_ITEMS = 10_000
@@ -91,10 +103,10 @@ class McpConnection:
         found: list[McpTool] = []
         names: dict[str, int] = {}
         for tool in await self._list_all("list_tools", "tools"):
-            name = mcp_decode.tool_name(tool.name, prefix, names)
-            effects = mcp_decode.side_effects(tool, trusted=trust_hints)
-            definition = mcp_decode.tool_definition(tool, name, effects)
-            metadata = mcp_decode.tool_metadata(tool, name, self.name, effects)
+            name = tool_name(tool.name, prefix, names)
+            effects = side_effects(tool, trusted=trust_hints)
+            definition = tool_definition(tool, name, effects)
+            metadata = tool_metadata(tool, name, self.name, effects)
             found.append(McpTool(definition, _Call(self._client, tool.name), metadata=metadata))
         return found
 
@@ -102,16 +114,14 @@ class McpConnection:
         """Return the prompts that the server offers."""
         if self._prompts is None:
             native_prompts = await self._list_all("list_prompts", "prompts")
-            self._prompts = {item.name: mcp_decode.prompt_metadata(item, self.name) for item in native_prompts}
+            self._prompts = {item.name: prompt_metadata(item, self.name) for item in native_prompts}
         return tuple(self._prompts.values())
 
     async def resources(self) -> tuple[ResourceMetadata, ...]:
         """Return the resources that the server lists. Its templates may give more."""
         if self._resources is None:
             native_resources = await self._list_all("list_resources", "resources")
-            self._resources = {
-                str(item.uri): mcp_decode.resource_metadata(item, self.name) for item in native_resources
-            }
+            self._resources = {str(item.uri): resource_metadata(item, self.name) for item in native_resources}
         return tuple(self._resources.values())
 
     async def prompt(
@@ -136,9 +146,7 @@ class McpConnection:
         rendered = await self._client.get_prompt(
             name, {key: str(value) for key, value in checked_request.arguments.items()}
         )
-        messages = [
-            Message(role=Role(item.role), content=mcp_decode.blocks([item.content])) for item in rendered.messages
-        ]
+        messages = [Message(role=Role(item.role), content=decode_blocks([item.content])) for item in rendered.messages]
         result = PromptResultBlock(
             prompt_request_id=request_id,
             prompt_name=name,
@@ -165,11 +173,11 @@ class McpConnection:
         await self.resources()
         metadata = (self._resources or {}).get(uri) or ResourceMetadata(uri=uri, server_id=self.name)
         check = partial(self._apply_policy, judge, MCPExtension(resource=metadata))
-        request = mcp_decode.resource_ref(uri, metadata.name)
+        request = resource_ref(uri, metadata.name)
         same_request = _require_same(ResourceRefBlock, "uri", uri)
         await check("resource_pre_fetch", Role.USER, (request,), require=same_request)
         read = await self._client.read_resource(uri)
-        found = mcp_decode.resources(read.contents, metadata.name)
+        found = decode_resources(read.contents, metadata.name)
         all_blocks = partial(_require_count, len(found), ResourceBlock)
         checked_result = await check("resource_post_fetch", Role.USER, found, require=all_blocks)
         return tuple(block for block in checked_result.content if isinstance(block, ResourceBlock))
@@ -230,14 +238,14 @@ class _Call:
         result = await self.client.call_tool(self.name, arguments)
         if getattr(result, "result_type", "complete") not in ("complete", None):
             raise RequestError("the tool asks the user for more input, which is not supported")
-        content = mcp_decode.blocks(result.content)
+        content = decode_blocks(result.content)
         if result.is_error:
             raise McpToolError(
                 "\n".join(block.text for block in content if isinstance(block, TextBlock)) or "it failed"
             )
         if not content and result.structured_content is not None:
-            return mcp_decode.structured_blocks(result.structured_content)
-        return content or mcp_decode.empty_blocks()
+            return structured_blocks(result.structured_content)
+        return content or empty_blocks()
 
 
 async def _page(listing: Any, cursor: str | None) -> Any:
@@ -272,3 +280,149 @@ def _require_same(kind: type[Any], field: str, expected: str) -> Callable[[Messa
 def _require_count(count: int, kind: type[Any], message: Message) -> str | None:
     """Refuse a message with fewer than ``count`` blocks of that kind."""
     return None if sum(isinstance(block, kind) for block in message.content) >= count else "left_out"
+
+
+MCP_NAME = "mcpName"
+"""The annotation with the server's name of a tool, if the session uses another one."""
+
+_SUBSET = SchemaRule(keywords=tuple(sorted(KEYWORDS)), values={"additionalProperties": (True, False)}, root="object")
+_MAX_NAME_LENGTH = 64
+
+
+def decode_blocks(content: Iterable[Any]) -> tuple[ContentBlock, ...]:
+    """Return the content of a tool result or a prompt message. Raises RequestError for an unknown kind."""
+    return tuple(map(_decode_block, content))
+
+
+def decode_resources(contents: Iterable[Any], name: str | None = None) -> tuple[ResourceBlock, ...]:
+    """Return the contents of a resource: one block, or one for each of its parts."""
+    return tuple(_decode_resource(item, name) for item in contents)
+
+
+def resource_ref(uri: str, name: str | None = None) -> ResourceRefBlock:
+    return ResourceRefBlock(
+        resource_request_id=f"rr_{new_ulid()}", uri=uri, name=name, resource_type="file" if _is_file(uri) else "uri"
+    )
+
+
+def tool_definition(tool: Any, name: str, effects: SideEffects) -> ToolDefinition:
+    """Return the definition for models. Its schema is fitted to the subset; dropped keywords become descriptions."""
+    schema = fit_schema(tool.input_schema or {"type": "object"}, _SUBSET).schema
+    return ToolDefinition(
+        name=name,
+        description=tool.description or tool.title or "",
+        input_schema={"properties": {}, **schema},
+        side_effects=effects,
+        requires_workspace=False,
+    )
+
+
+def tool_metadata(tool: Any, name: str, server_id: str, effects: SideEffects) -> ToolMetadata:
+    """Return the server's metadata of its tool, with the session's name and side effects."""
+    hints = _annotations(tool)
+    if tool.name != name:
+        hints[MCP_NAME] = tool.name
+    return ToolMetadata(
+        name=name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=tool.input_schema,
+        output_schema=tool.output_schema,
+        server_id=server_id,
+        annotations={**hints, SIDE_EFFECTS: str(effects)},
+    )
+
+
+def side_effects(tool: Any, *, trusted: bool) -> SideEffects:
+    """A server counts as network access, unless it is trusted and its hints say that it does less."""
+    hints = _annotations(tool) if trusted else {}
+    if hints.get("openWorldHint") is not False:
+        return SideEffects.NETWORK
+    return SideEffects.READ if hints.get("readOnlyHint") is True else SideEffects.EXECUTE
+
+
+def prompt_metadata(prompt: Any, server_id: str) -> PromptMetadata:
+    arguments = None
+    if prompt.arguments is not None:
+        arguments = [_to_dict(item) for item in prompt.arguments]
+    return PromptMetadata(
+        name=prompt.name, description=prompt.description, arguments=arguments, server_id=server_id, annotations={}
+    )
+
+
+def resource_metadata(resource: Any, server_id: str) -> ResourceMetadata:
+    return ResourceMetadata(
+        uri=str(resource.uri),
+        name=resource.name,
+        description=resource.description,
+        mime_type=resource.mime_type,
+        server_id=server_id,
+        annotations=_annotations(resource),
+    )
+
+
+def tool_name(name: str, prefix: str, taken: dict[str, int]) -> str:
+    """Return a unique name for the tool, in snake_case. ``taken`` has the names so far, each with its last number."""
+    snake_name = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()).strip("_")
+    base_name = f"{prefix}{snake_name or 'tool'}"[:_MAX_NAME_LENGTH]
+    base_name = base_name if base_name[0].isalpha() else f"t_{base_name}"[:_MAX_NAME_LENGTH]
+    candidate, number = base_name, taken.get(base_name, 1)
+    while candidate in taken:
+        number += 1
+        suffix = f"_{number}"
+        candidate = base_name[: _MAX_NAME_LENGTH - len(suffix)] + suffix
+    taken |= {candidate: 1, base_name: number}
+    return candidate
+
+
+def _decode_block(part: Any) -> ContentBlock:
+    match part.type:
+        case "text":
+            return TextBlock(text=part.text)
+        case "image":
+            return ImageBlock(source=MediaSource(kind="base64", data=part.data), media_type=part.mime_type)
+        case "audio":
+            return AudioBlock(source=MediaSource(kind="base64", data=part.data), media_type=part.mime_type)
+        case "resource":
+            return _decode_resource(part.resource, None)
+        case "resource_link":
+            return resource_ref(str(part.uri), part.name)
+        case other:
+            raise RequestError(f"the MCP server sent content of the kind {other!r:.80}, which is unknown")
+
+
+def _decode_resource(contents: Any, name: str | None) -> ResourceBlock:
+    uri = str(contents.uri)
+    text, blob = getattr(contents, "text", None), getattr(contents, "blob", None)
+    return ResourceBlock(
+        resource_request_id=f"rr_{new_ulid()}",
+        uri=uri,
+        name=name,
+        resource_type="blob" if blob is not None else "file" if _is_file(uri) else "uri",
+        content=text,
+        blob=blob,
+        mime_type=contents.mime_type,
+    )
+
+
+def structured_blocks(value: Any) -> tuple[ContentBlock, ...]:
+    """Return structured content as text, for a result that has no other content."""
+    return (TextBlock(text=wirejson.dumps_text(value)),)
+
+
+def empty_blocks() -> tuple[ContentBlock, ...]:
+    """Return the content of an empty result."""
+    return (TextBlock(text=""),)
+
+
+def _is_file(uri: str) -> bool:
+    return uri.startswith("file:")
+
+
+def _annotations(item: Any) -> dict[str, Any]:
+    return {} if item.annotations is None else _to_dict(item.annotations)
+
+
+def _to_dict(model: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return fields

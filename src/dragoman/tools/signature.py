@@ -2,8 +2,9 @@
 
 import functools
 import inspect
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -14,7 +15,6 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from dragoman.canonical.guard import copy_json
-from dragoman.tools import docstring
 from dragoman.tools.context import Context
 
 _SCHEMA_KEYWORDS = {"items", "additionalProperties", "not"}
@@ -53,7 +53,7 @@ def read(function: Callable[..., Any]) -> Signature:
     doc = inspect.getdoc(unwrapped) or ""
     parameters = inspect.signature(function).parameters
     hints, problems = _resolve_hints(unwrapped)
-    descriptions = docstring.parameters(doc, parameters)
+    descriptions = docstring_parameters(doc, parameters)
     arguments: dict[str, TypeAdapter[Any]] = {}
     properties: dict[str, Any] = {}
     context_type: Any = NO_CONTEXT
@@ -75,7 +75,7 @@ def read(function: Callable[..., Any]) -> Signature:
         schema["required"] = required
     fields = {name: each.default for name, each in parameters.items() if isinstance(each.default, FieldInfo)}
     name = str(getattr(function, "__name__", unwrapped.__name__))
-    return Signature(name, docstring.summary(doc), schema, arguments, tuple(problems), context_type, fields)
+    return Signature(name, docstring_summary(doc), schema, arguments, tuple(problems), context_type, fields)
 
 
 def add_defaults(fields: Mapping[str, FieldInfo], arguments: dict[str, Any]) -> None:
@@ -208,3 +208,88 @@ def _merge_union(schema: dict[str, Any]) -> dict[str, Any]:
             return schema
         merged["enum"] = [*merged.get("enum", [merged.pop("const", None)]), None]
     return {**merged, "type": types}
+
+
+_PARAMETERS = frozenset({"args", "arguments", "parameters", "params", "keyword args", "keyword arguments"})
+_OTHER_SECTIONS = frozenset(
+    {"return", "returns", "yields", "raises", "example", "examples", "other parameters", "see also"}
+)
+_SECTIONS = _PARAMETERS | _OTHER_SECTIONS
+
+_GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)")
+_NUMPY_ENTRY = re.compile(r"\*{0,2}(\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?()")
+_UNDERLINE = re.compile(r"-{3,}\s*")
+_FIELD_PARAMETER = re.compile(r":(?:param|parameter|arg|argument|key|keyword)\s[^:]*?(\w+)\s*:\s*(.*)")
+_FIELD = re.compile(r":(?:param|parameter|arg|argument|key|keyword|type|returns?|rtype|raises?|yields?)\b[^:]*:")
+
+
+def docstring_summary(docstring: str) -> str:
+    """Return the text before the first section."""
+    return "\n".join(next(_sections(docstring))[1]).strip()
+
+
+def docstring_parameters(docstring: str, names: Collection[str]) -> dict[str, str]:
+    """Return the descriptions of the named parameters, each as one line."""
+    found: dict[str, list[str]] = {}
+    for header, lines in _sections(docstring):
+        if field := _FIELD_PARAMETER.match(header):
+            found[field[1]] = [field[2], *_paragraph(lines)]
+        elif header in _PARAMETERS:
+            found |= _entries(lines, _GOOGLE_ENTRY)
+        elif header.rstrip("-") in _PARAMETERS:
+            found |= _entries(lines, _NUMPY_ENTRY)
+    joined = {name: " ".join(filter(None, texts)) for name, texts in found.items() if name in names}
+    return {name: text for name, text in joined.items() if text}
+
+
+def _sections(docstring: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield (header, lines) of each section; the header is empty for the text before the first one.
+
+    ``args`` is a header in Google style, ``parameters-`` an underlined one in NumPy style, ``:param x: text`` a field.
+    """
+    header, body = "", list[str]()
+    lines = inspect.cleandoc(docstring).split("\n")
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        title = line.rstrip().lower()
+        if title in _SECTIONS and _UNDERLINE.fullmatch(following):
+            new = f"{title}-"
+        elif title.endswith(":") and title[:-1] in _SECTIONS:
+            new = title[:-1]
+        elif _FIELD.match(line):
+            new = line
+        else:
+            if not (header.endswith("-") and _UNDERLINE.fullmatch(line)):
+                body.append(line)
+            continue
+        yield header, body
+        header, body = new, []
+    yield header, body
+
+
+def _entries(lines: Iterable[str], entry: re.Pattern[str]) -> dict[str, list[str]]:
+    """Return the texts by name. Entries have the indentation of the first one; other lines continue the last entry."""
+    texts: dict[str, list[str]] = {}
+    open_entry: list[list[str]] = []
+    depth: int | None = None
+    for line in filter(str.strip, lines):
+        indent = len(line) - len(line.lstrip())
+        depth = indent if depth is None else depth
+        if indent < depth:
+            break
+        match = entry.fullmatch(line.strip()) if indent == depth else None
+        if match is None:
+            for lines_of_entry in open_entry:
+                lines_of_entry.append(line.strip())
+            continue
+        new_entries = {name.strip(" *"): [match[2]] for name in match[1].split(",")}
+        texts |= new_entries
+        open_entry = list(new_entries.values())
+    return texts
+
+
+def _paragraph(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines before the first empty one."""
+    for line in lines:
+        if not line.strip():
+            return
+        yield line.strip()

@@ -7,11 +7,11 @@ from weakref import ref
 
 from pydantic import ValidationError
 
-from dragoman.adapter import wirejson
 from dragoman.adapter.errors import ConfigurationError, ToolSchemaError
 from dragoman.adapter.names import foreign_value
 from dragoman.adapter.notes import is_foreign_tool
 from dragoman.canonical.blocks import ToolUseBlock
+from dragoman.canonical.guard import copy_json
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.canonical.tools.base import ClientTool, ServerTool
@@ -51,46 +51,32 @@ class Toolbox:
         self._definitions: dict[str, ToolDefinition] = {}
         self._validators: dict[str, Any] = {}
         for item in tools:
-            self.add(item)
+            self._add(item)
+        self.definitions = tuple(self._definitions.values())
+        """The definitions of all tools, in the order in which they were added."""
 
     def add(self, item: AnyTool) -> None:
         """Register a tool, a plain function as one, a tool that the provider runs or defines, or a definition whose
         calls wait for `Session.answer`."""
-        if isinstance(item, Mapping):
-            raise ConfigurationError(f"a tool must be a function, not a mapping{foreign_value('tools', [item])}")
-        if item is None:  # `tool` without a function is a decorator
-            raise ConfigurationError("a tool must be a function, not None")
-        # An adapter read the tool from a request: another program declared it, and runs it. It goes to providers as it
-        # is, and its calls wait.
-        if isinstance(item, ToolDefinition) and is_foreign_tool(item) and getattr(item, "function", None) is None:
-            if item.name in self._definitions:
-                raise ToolSchemaError(item.name, [f"name: {item.name!r} is registered already"])
-            self._definitions[item.name] = item
-            if not isinstance(item, ServerTool) or isinstance(item, ClientTool):
-                self._tools[item.name] = Tool(item, _wait)
-                self._validators[item.name] = _ANY_INPUT
-            return
-        if isinstance(item, ServerTool):
-            definition: ToolDefinition = item
-            added = _client_tool(item) if isinstance(item, ClientTool) else None
-        else:
-            item = Tool(item, _wait) if isinstance(item, ToolDefinition) else item
-            added = item if isinstance(item, Tool) else tool(item)
+        self._add(item)
+        self.definitions = tuple(self._definitions.values())
+
+    def _add(self, item: AnyTool) -> None:
+        added = item if isinstance(item, Tool) else _to_tool(item)
+        if isinstance(added, Tool):
             definition = added.definition
-        problems, validator = _check_definition(definition, has_calls=added is not None)
+            validator = _ANY_INPUT if _is_declared_elsewhere(item) else _validator_of(definition)
+        else:
+            definition = added
         if definition.name in self._definitions:
-            problems = [*problems, f"name: {definition.name!r} is registered already"]
-        if problems:
-            raise ToolSchemaError(definition.name, problems)
+            raise ToolSchemaError(definition.name, [f"name: {definition.name!r} is registered already"])
         self._definitions[definition.name] = definition
-        if added is not None:
-            self._tools[added.name] = added
-            self._validators[added.name] = validator
+        if isinstance(added, Tool):
+            self._tools[definition.name], self._validators[definition.name] = added, validator
 
     def replace(self, tools: Iterable[AnyTool]) -> None:
         """Register these tools in place of all others. If one of them is refused, nothing changes."""
-        other = Toolbox(tools)
-        self._tools, self._definitions, self._validators = other._tools, other._definitions, other._validators
+        self.__dict__.update(Toolbox(tools).__dict__)
 
     def check_context(self, value: Any) -> None:
         """Raise ConfigurationError if a tool takes a context of another type than that of the value."""
@@ -114,11 +100,6 @@ class Toolbox:
 
     def __len__(self) -> int:
         return len(self._definitions)
-
-    @property
-    def definitions(self) -> tuple[ToolDefinition, ...]:
-        """The definitions of all tools, in the order in which they were added."""
-        return tuple(self._definitions.values())
 
     @property
     def async_names(self) -> tuple[str, ...]:
@@ -181,10 +162,27 @@ class _AnyInput:
 _ANY_INPUT = _AnyInput()
 
 
-def _client_tool(definition: ClientTool) -> Tool:
-    if definition.function is None:
-        raise ConfigurationError(f"the program runs {definition.name}: give its function, as in Memory(function=...)")
-    return Tool(definition, definition.function)
+def _to_tool(item: Any) -> Tool | ServerTool:
+    """Return what runs the calls of a tool here, or a tool that its provider runs as it is."""
+    if isinstance(item, Mapping):
+        raise ConfigurationError(f"a tool must be a function, not a mapping{foreign_value('tools', [item])}")
+    if item is None:  # `tool` without a function is a decorator
+        raise ConfigurationError("a tool must be a function, not None")
+    if not isinstance(item, ToolDefinition):
+        return tool(item)
+    if isinstance(item, ServerTool) and not isinstance(item, ClientTool):
+        return item
+    if not isinstance(item, ClientTool) or _is_declared_elsewhere(item):
+        return Tool(item, _wait)
+    if item.function is None:
+        raise ConfigurationError(f"the program runs {item.name}: give its function, as in Memory(function=...)")
+    return Tool(item, item.function)
+
+
+def _is_declared_elsewhere(item: Any) -> bool:
+    """Whether an adapter read the tool from a request: another program declared it, and runs it. It goes to providers
+    as it is, and its calls wait."""
+    return isinstance(item, ToolDefinition) and is_foreign_tool(item) and getattr(item, "function", None) is None
 
 
 def _wait(**_: Any) -> None:
@@ -201,29 +199,32 @@ def _may_be(value: Any, expected: Any) -> bool:
         return True
 
 
-def _check_definition(definition: ToolDefinition, *, has_calls: bool) -> tuple[list[str], Any]:
-    """Return every problem of a definition, and the validator of its calls, if it has any. A definition is checked once
-    for all sessions, unless somebody changes its schema."""
-    key, schema = id(definition), wirejson.dumps(definition.input_schema)
+def _validator_of(definition: ToolDefinition) -> Any:
+    """Return what checks the arguments of calls. Raises ToolSchemaError with every problem of the definition.
+
+    A definition is checked once for all sessions, unless somebody changes its schema.
+    """
+    key, schema = id(definition), definition.input_schema
     known = _CHECKED.get(key)
-    if known is not None and known[0]() is definition and known[1:3] == (schema, has_calls):
-        return [], known[3]
-    problems, validator = definition.problems(), None
-    if has_calls and not problems:
+    if known is not None and known[0]() is definition and known[1] == schema:
+        return known[2]
+    problems = definition.problems()
+    if not problems:
         import jsonschema_rs  # imported late: only sessions with tools need it
 
         try:
-            validator = jsonschema_rs.validator_for(definition.input_schema)
+            validator = jsonschema_rs.validator_for(schema)
         except jsonschema_rs.ValidationError as error:
             problems.append(f"{'.'.join(('$', *map(str, error.instance_path)))}: {error.message}")
-    if not problems:
-        _CHECKED[key] = ref(definition, lambda _: _CHECKED.pop(key, None)), schema, has_calls, validator
-    return problems, validator
+    if problems:
+        raise ToolSchemaError(definition.name, problems)
+    _CHECKED[key] = ref(definition, lambda _: _CHECKED.pop(key, None)), copy_json(schema), validator
+    return validator
 
 
-_CHECKED: dict[int, tuple[ref[ToolDefinition], bytes, bool, Any]] = {}
-"""The definitions without problems, by identity, as long as they live: with the schema that was checked, whether it has
-calls, and their validator."""
+_CHECKED: dict[int, tuple[ref[ToolDefinition], Any, Any]] = {}
+"""The definitions without problems, by identity, as long as they live: with a copy of the schema that was checked, and
+the validator of their calls. A copy is compared in a sixth of the time that its JSON takes."""
 
 
 def _violation(path: Iterable[Any], message: str) -> str:

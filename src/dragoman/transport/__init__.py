@@ -2,25 +2,25 @@
 
 from collections.abc import Callable, Iterable
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.wire import AttemptRecord
 from dragoman.credentials.clouds import CLOUD_SETTINGS, check_kind
+from dragoman.lazy_names import lazy_names
 from dragoman.transport.contract import AsyncStreamedReply, AsyncTransport, StreamedReply, Transport
-from dragoman.transport.engines.shared_pools import close_idle_connections, close_idle_connections_async
+from dragoman.transport.engines.pool import close_idle_connections, close_idle_connections_async
 from dragoman.transport.http import AsyncHttpTransport, HttpTransport
 from dragoman.transport.retry import RetryPolicy, Timing
 from dragoman.transport.retrying_transport import TASK_HEADERS
 from dragoman.transport.settings import ProviderSettings
-from dragoman.transport.vendor import AsyncVendorTransport, VendorTransport, vendor_of
 
 if TYPE_CHECKING:
     from dragoman.transport.aws import SigV4Auth
     from dragoman.transport.exchanges import HttpExchange
     from dragoman.transport.fetch import FetchedMedia, Fetcher, FetchError
+    from dragoman.transport.vendor import AsyncVendorTransport, VendorTransport
 
 __all__ = [
     "TASK_HEADERS",
@@ -48,13 +48,12 @@ __all__ = [
 ]
 
 _LOADED_ON_USE = {
-    "FetchError": "fetch",
-    "FetchedMedia": "fetch",
-    "Fetcher": "fetch",
-    "HttpExchange": "exchanges",
-    "SigV4Auth": "aws",
+    "transport.aws": ("SigV4Auth",),
+    "transport.exchanges": ("HttpExchange",),
+    "transport.fetch": ("FetchError", "FetchedMedia", "Fetcher"),
+    "transport.vendor": ("AsyncVendorTransport", "VendorTransport"),
 }
-"""Names that most programs do not use, and their modules."""
+"""Names that most programs do not use, by their modules."""
 
 _factories: dict[str, Callable[..., Any]] = {}
 _factory_settings: dict[str, frozenset[str] | None] = {}
@@ -113,8 +112,11 @@ def _create(adapter: Adapter, asynchronous: bool, settings: dict[str, Any]) -> T
         )
     if not CLOUD_SETTINGS.isdisjoint(settings):
         settings = _pack_cloud(adapter, settings)
-    if vendor_of(settings.get("client")) is not None:
-        return AsyncVendorTransport(**settings) if asynchronous else VendorTransport(**settings)
+    if settings.get("client") is not None:
+        from dragoman.transport import vendor  # imported late: few programs have a vendor's client
+
+        if vendor.vendor_of(settings["client"]) is not None:
+            return vendor.AsyncVendorTransport(**settings) if asynchronous else vendor.VendorTransport(**settings)
     return AsyncHttpTransport(**settings) if asynchronous else HttpTransport(**settings)
 
 
@@ -136,14 +138,4 @@ def _pack_cloud(adapter: Adapter, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
-
-    def __getattr__(name: str) -> Any:
-        if name not in _LOADED_ON_USE:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{__name__}.{_LOADED_ON_USE[name]}"), name)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = lazy_names(globals(), _LOADED_ON_USE)

@@ -42,7 +42,6 @@ class Access:
 
     def authorize(self, call: "Call") -> None:
         """Write headers and address of the next attempt. Raises DragomanError; nothing is sent then."""
-        call.new_attempt()  # what an earlier reply said is not said of this one
         try:
             self._current = self._credentials.get(call.seconds_left, self._rejected)
         except MissingKeyError as error:
@@ -51,7 +50,6 @@ class Access:
         self._apply(call, self._current)
 
     async def authorize_async(self, call: "Call") -> None:
-        call.new_attempt()
         try:
             self._current = await self._credentials.get_async(call.seconds_left, self._rejected)
         except MissingKeyError as error:

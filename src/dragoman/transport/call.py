@@ -26,13 +26,13 @@ from dragoman.adapter.errors import (
     mask_secrets,
 )
 from dragoman.adapter.wire import Headers, Upload, WireResponse
-from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.contract import ApiKey
 from dragoman.credentials.target import Target
-from dragoman.transport.inflate import STREAM_RATIO, Inflater, inflater_for
 from dragoman.transport.retry import RetryState, TimeLeft
 
 if TYPE_CHECKING:
     from dragoman.transport.exchanges import ExchangeRecorder
+    from dragoman.transport.inflate import Inflater
 
 MISSED = frozenset({400, 404, 405, 501})
 """Statuses of a server that may be another one than the caller means."""
@@ -157,32 +157,17 @@ class Call:
     """Whether the reply is a page for a browser: no API answers with one."""
     delivered: bool = False
     """Whether the caller has received any of its chunks."""
-
-    begun: bool = False
-    """Whether a stream has begun: then only its silence is limited."""
     proxy: str = ""
     """Host and port of the proxy of the current attempt, for errors."""
     recorder: "ExchangeRecorder | None" = None
-    is_recording: bool = False
 
-    def new_attempt(self) -> None:
-        """Reset the last reply."""
-        self.headers, self.is_page, self.begun = _NO_HEADERS, False, False
+    def begin(self) -> None:
+        """Begin an attempt: what an earlier reply said is not said of this one."""
+        self.headers, self.is_page = _NO_HEADERS, False
 
     def forget_body(self) -> None:
         """Release the body of the request: a stream has begun, which may be long, and nothing is sent again."""
         self.prepared = replace(self.prepared, body=b"")
-
-    def begin_recording(self) -> None:
-        if self.recorder is not None:
-            self.is_recording = True
-            self.recorder.begin(len(self.retry_state.attempts) + 1)
-
-    def end_recording(self, outcome: object = None) -> None:
-        """Report the attempt to the program's hook, with the error that it failed with."""
-        if self.recorder is not None and self.is_recording:
-            self.is_recording = False
-            self.recorder.end(outcome)
 
     def may_renew(self, outcome: object) -> bool:
         """Whether to send the request again at once: the provider refused its credentials, and others may help.
@@ -198,22 +183,15 @@ class Call:
         """Return the attempt's time limits in seconds, under httpx's names."""
         if math.isinf(self.retry_state.timeout):
             return {"connect": self.connect_timeout, "read": None, "write": None, "pool": None}
-        left = TimeLeft(self._seconds_left)
-        return {
-            "connect": TimeLeft(self._seconds_left, self.connect_timeout),
-            "read": left,
-            "write": left,
-            "pool": left,
-        }
+        left = TimeLeft(self.retry_state)
+        to_connect = TimeLeft(self.retry_state, self.connect_timeout)
+        return {"connect": to_connect, "read": left, "write": left, "pool": left}
 
     @property
     def seconds_left(self) -> float | None:
         """Seconds until the deadline of the whole call, or of the beginning of its stream; None without one."""
         left = self.retry_state.remaining
         return None if left == math.inf else max(left, 0.0)
-
-    def _seconds_left(self) -> float:
-        return self.retry_state.timeout if self.begun else self.retry_state.remaining
 
     @property
     def idle_timeout(self) -> float | None:
@@ -229,11 +207,13 @@ class Call:
             self.recorder.receive_head(response.status_code, self.headers)
         return self.headers
 
-    def new_inflater(self, response: RawResponse) -> Inflater | None:
+    def new_inflater(self, response: RawResponse) -> "Inflater | None":
         """Return the decompressor of the body; None if it is plain, or was decompressed by whoever read it first."""
         encoding = self.headers.get("content-encoding")
         if encoding is None or response.is_stream_consumed:
             return None
+        from dragoman.transport.inflate import STREAM_RATIO, inflater_for  # imported late: many bodies are plain
+
         return inflater_for(encoding, max_ratio=STREAM_RATIO if self.prepared.stream else None)
 
     def mask_key(self, body: bytes) -> bytes:

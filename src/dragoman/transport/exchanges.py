@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import DragomanError, mask_secrets
 from dragoman.canonical.log import get_logger
-from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.contract import ApiKey
 
 _log = get_logger("dragoman.transport")
 
@@ -80,11 +80,12 @@ class ExchangeRecorder:
         self._adapter = adapter
         self._request = request
         self._clock = clock
+        self._is_open = False
         self.error: DragomanError | None = None
         """Why a stream broke off."""
 
     def begin(self, attempt: int) -> None:
-        self._attempt, self._started = attempt, self._clock()
+        self._attempt, self._started, self._is_open = attempt, self._clock(), True
         self._status: int | None = None
         self._headers: Mapping[str, str] = {}
         self._pieces: list[bytes] = []
@@ -106,9 +107,11 @@ class ExchangeRecorder:
             self._pieces.append(chunk)
             yield chunk
 
-    def end(self, outcome: object) -> None:
-        """Call the hook. ``outcome`` may be the error of the attempt."""
-        request = self._request
+    def end(self, outcome: object = None) -> None:
+        """Call the hook, if the attempt has begun. ``outcome`` may be its error."""
+        if not self._is_open:
+            return
+        self._is_open, request = False, self._request
         exchange = HttpExchange(
             provider=self._adapter.provider,
             model=self._adapter.model,

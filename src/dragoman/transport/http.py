@@ -2,28 +2,30 @@
 
 import contextlib
 import os
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from dragoman.adapter.contract import Adapter, Endpoint
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.forks import ProcessCheck
-from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.contract import ApiKey
 from dragoman.credentials.target import Target, TargetFinder
 from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse, server_of
 from dragoman.transport.engines.engine import (
     AsyncClient,
     Client,
     ConnectionSettings,
+    Engine,
+    SyncEngine,
     choose_async_engine,
     choose_sync_engine,
 )
-from dragoman.transport.engines.pool import Pool, Slot, acquire
-from dragoman.transport.engines.shared_pools import PoolGroup, shared_pools
+from dragoman.transport.engines.pool import Pool, PoolGroup, shared_pools, wait_for_slot
 from dragoman.transport.request_validation import (
     full_url,
     has_own_credential,
@@ -31,7 +33,7 @@ from dragoman.transport.request_validation import (
     validate_method,
     validate_path,
 )
-from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport
+from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport, TransportBase
 from dragoman.transport.settings import TransportSettings, check_transport_settings
 
 if TYPE_CHECKING:
@@ -44,80 +46,10 @@ if TYPE_CHECKING:
 MAX_CONNECTIONS = 512
 
 
-class HttpTransport(RetryingTransport):
-    """Sends requests over httpx. Its connections are those of the process: all transports with the same settings share
-    them, they are kept for `IDLE_SECONDS` after a call, and `close_idle_connections` closes them earlier.
+class _HttpTransport(TransportBase):
+    """What the sync and the async transport share: where the requests go, and over which connections."""
 
-    ``api_key``, ``credentials`` and ``base_url`` override the environment and the adapter; a transport with one of them
-    serves one service only. ``cloud`` are settings such as a profile or a region; see `ProviderSettings`. ``client`` is
-    the caller's own `httpx.Client`: its proxies, certificates, hooks and transport are used, and it is not closed here.
-    If it has auth or a credential in its headers, no key is looked up.
-
-    ``engine`` is ``"httpx"`` or ``"httpx2"``; see `choose_sync_engine`. `ConnectionSettings` documents ``proxy``,
-    ``verify`` and ``http2``, and `TransportSettings` the others. ``max_connections`` is for each origin.
-    """
-
-    def __init__(
-        self,
-        *,
-        api_key: str | ApiKey | Callable[[], Any] | None = None,
-        credentials: Any = None,
-        base_url: str | None = None,
-        cloud: Mapping[str, Any] = MappingProxyType({}),
-        client: "httpx.Client | None" = None,
-        engine: str | None = None,
-        proxy: str | None = None,
-        verify: "ssl.SSLContext | None" = None,
-        http2: bool = False,
-        max_connections: int = MAX_CONNECTIONS,
-        environ: Mapping[str, str] = os.environ,
-        **settings: Unpack[TransportSettings],
-    ) -> None:
-        if isinstance(api_key, str):
-            api_key = ApiKey(api_key)  # no traceback shows it
-        super().__init__(**settings)
-        check_transport_settings(
-            {
-                "api_key": api_key,
-                "credentials": credentials,
-                "base_url": base_url,
-                "client": client,
-                "engine": engine,
-                "proxy": proxy,
-                "http2": http2,
-                "max_connections": max_connections,
-                "environ": environ,
-            }
-        )
-        self._target_finder = _new_finder(api_key, credentials, base_url, environ, cloud)
-        self._own_client = client if api_key is None and credentials is None else None
-        connection_settings = ConnectionSettings(proxy, verify, http2)
-        self._engine = choose_sync_engine(client, engine, connection_settings, environ)
-        self._callers_client = None if client is None else self._engine.wrap_client(client)
-        self._process = ProcessCheck()
-        self._pools = shared_pools(self._engine, connection_settings, max_connections)
-
-    def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
-        return _prepare_request(self._target_finder, adapter, request, self._own_client)
-
-    def _open(self, call: Call) -> AbstractContextManager[SyncResponse]:
-        if self._callers_client is None:
-            return _Attempt(self._pools.pool(call.prepared), call)
-        self._process.warn_after_fork()
-        return contextlib.closing(self._callers_client.send(call))
-
-    def close(self) -> None:
-        """Do nothing: the connections belong to the process."""
-
-
-class AsyncHttpTransport(AsyncRetryingTransport):
-    """The async `HttpTransport`: over aiohttp if ``dragoman[speed]`` is installed, else over httpx.
-
-    ``engine`` may be ``"aiohttp"`` too, and ``client`` an `httpx.AsyncClient` or an `aiohttp.ClientSession`.
-
-    One transport may serve several event loops, one after the other or in several threads: connections belong to the
-    loop that opened them, so each loop has its own. They are closed with the loop.
-    """
+    _choose_engine: ClassVar[Callable[..., Engine]]
 
     def __init__(
         self,
@@ -154,13 +86,90 @@ class AsyncHttpTransport(AsyncRetryingTransport):
         self._target_finder = _new_finder(api_key, credentials, base_url, environ, cloud)
         self._own_client = client if api_key is None and credentials is None else None
         connection_settings = ConnectionSettings(proxy, verify, http2)
-        self._engine = choose_async_engine(client, engine, connection_settings, environ)
-        self._callers_client = None if client is None else self._engine.wrap_async_client(client)
+        self._engine = type(self)._choose_engine(client, engine, connection_settings, environ)
+        self._callers_client = None if client is None else self._wrap(client)
         self._process = ProcessCheck()
         self._pools = shared_pools(self._engine, connection_settings, max_connections)
 
+    @abstractmethod
+    def _wrap(self, client: Any) -> Any:
+        """Return the caller's own client as the engine has it."""
+
     def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
-        return _prepare_request(self._target_finder, adapter, request, self._own_client)
+        """Return the request with its address and credential. Raises MissingKeyError if it needs one and has none."""
+        endpoint, client = adapter.endpoint, self._own_client
+        keyless = (bool(request.headers) and has_own_credential(request.headers, endpoint)) or (
+            client is not None and _signs(client, endpoint)
+        )
+        target = self._target_finder.target(adapter, keyless=keyless)
+        if target.credentials is not None:
+            if request.upload is not None:
+                raise ConfigurationError(
+                    "credentials that are fetched cannot prove who sends a body in pieces: give a key"
+                )
+            return _prepare_later(self._target_finder, target, target.credentials, adapter, request)
+        url, server = _address(target.base_url, request.path)
+        if request.terms is not None and endpoint.priced_hosts and url.host.endswith(endpoint.priced_hosts):
+            request.terms["host"] = url.host
+        headers = http_headers(request, endpoint, target)
+        if request.upload is not None and request.upload.size is not None:
+            headers["content-length"] = str(request.upload.size)
+        return PreparedRequest(
+            method=validate_method(request.method),
+            url=url,
+            headers=headers,
+            body=request.body,
+            stream=request.stream,
+            key=target.key,
+            server=server,
+            target=target,
+            path=request.path,
+            upload=request.upload,
+        )
+
+
+class HttpTransport(_HttpTransport, RetryingTransport):
+    """Sends requests over httpx. Its connections are those of the process: all transports with the same settings share
+    them, they are kept for `IDLE_SECONDS` after a call, and `close_idle_connections` closes them earlier.
+
+    ``api_key``, ``credentials`` and ``base_url`` override the environment and the adapter; a transport with one of them
+    serves one service only. ``cloud`` are settings such as a profile or a region; see `ProviderSettings`. ``client`` is
+    the caller's own `httpx.Client`: its proxies, certificates, hooks and transport are used, and it is not closed here.
+    If it has auth or a credential in its headers, no key is looked up.
+
+    ``engine`` is ``"httpx"`` or ``"httpx2"``; see `choose_sync_engine`. `ConnectionSettings` documents ``proxy``,
+    ``verify`` and ``http2``, and `TransportSettings` the others. ``max_connections`` is for each origin.
+    """
+
+    _choose_engine = staticmethod(choose_sync_engine)
+
+    def _wrap(self, client: Any) -> Client:
+        assert isinstance(self._engine, SyncEngine)
+        return self._engine.wrap_client(client)
+
+    def _open(self, call: Call) -> AbstractContextManager[SyncResponse]:
+        if self._callers_client is None:
+            return _Attempt(self._pools.pool(call.prepared), call)
+        self._process.warn_after_fork()
+        return contextlib.closing(self._callers_client.send(call))
+
+    def close(self) -> None:
+        """Do nothing: the connections belong to the process."""
+
+
+class AsyncHttpTransport(_HttpTransport, AsyncRetryingTransport):
+    """The async `HttpTransport`: over aiohttp if ``dragoman[speed]`` is installed, else over httpx.
+
+    ``engine`` may be ``"aiohttp"`` too, and ``client`` an `httpx.AsyncClient` or an `aiohttp.ClientSession`.
+
+    One transport may serve several event loops, one after the other or in several threads: connections belong to the
+    loop that opened them, so each loop has its own. They are closed with the loop.
+    """
+
+    _choose_engine = staticmethod(choose_async_engine)
+
+    def _wrap(self, client: Any) -> AsyncClient:
+        return self._engine.wrap_async_client(client)
 
     def _open(self, call: Call) -> AbstractAsyncContextManager[AsyncResponse]:
         if self._callers_client is None:
@@ -183,7 +192,7 @@ class _Attempt:
         self._call = call
 
     def __enter__(self) -> SyncResponse:
-        self._slot = acquire(self._pool, self._call.seconds_left)
+        self._slot = self._pool.take() or wait_for_slot(self._pool, self._call.seconds_left)
         try:
             self._response = self._slot.client.send(self._call)
         except BaseException:
@@ -212,18 +221,13 @@ class _AsyncAttempt:
     async def __aenter__(self) -> AsyncResponse:
         self._pools = self._group.loop_pools() or await self._group.add_loop()
         self._pool: Pool[AsyncClient] = self._pools.pool(self._call.prepared)
-        self._slot = self._pool.take() or await self._wait()
+        self._slot = self._pool.take() or await self._pools.wait_for_slot(self._pool, self._call.seconds_left)
         try:
             self._response = await self._slot.client.send(self._call)
         except BaseException:
             self._release()
             raise
         return self._response
-
-    async def _wait(self) -> Slot[AsyncClient]:
-        from dragoman.transport.engines.task_pool import wait_for_slot
-
-        return await wait_for_slot(self._pool, self._call.seconds_left)
 
     async def __aexit__(self, kind: object, *_: object) -> None:
         is_closed = False
@@ -258,37 +262,6 @@ def _new_finder(
 
         credentials = GivenCredentials.wrap(credentials)
     return TargetFinder(api_key, base_url, environ, credentials=credentials, cloud=cloud)
-
-
-def _prepare_request(
-    finder: TargetFinder, adapter: Adapter, request: WireRequest, own_client: object
-) -> PreparedRequest:
-    """Return the request with its address and its credential. Raises MissingKeyError if it needs one and has none."""
-    endpoint = adapter.endpoint
-    keyless = has_own_credential(request.headers, endpoint) or (own_client is not None and _signs(own_client, endpoint))
-    target = finder.target(adapter, keyless=keyless)
-    if target.credentials is not None:
-        if request.upload is not None:
-            raise ConfigurationError("credentials that are fetched cannot prove who sends a body in pieces: give a key")
-        return _prepare_later(finder, target, target.credentials, adapter, request)
-    url, server = _address(target.base_url, request.path)
-    if request.terms is not None and endpoint.priced_hosts and url.host.endswith(endpoint.priced_hosts):
-        request.terms["host"] = url.host
-    headers = http_headers(request, endpoint, target)
-    if request.upload is not None and request.upload.size is not None:
-        headers["content-length"] = str(request.upload.size)
-    return PreparedRequest(
-        method=validate_method(request.method),
-        url=url,
-        headers=headers,
-        body=request.body,
-        stream=request.stream,
-        key=target.key,
-        server=server,
-        target=target,
-        path=request.path,
-        upload=request.upload,
-    )
 
 
 def _prepare_later(

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Self
 
 from dragoman.adapter.errors import ProviderError, RateLimitError
@@ -28,15 +29,15 @@ MIN_SECONDS = 0.001
 class TimeLeft(float):
     """A time limit in seconds that shrinks as time passes: a float for httpx, and the rest of the call for us.
 
-    ``remaining`` returns the seconds until the deadline, and ``maximum`` limits one operation.
+    ``maximum`` limits one operation.
     """
 
-    remaining: Callable[[], float]
+    retry_state: "RetryState"
     maximum: float
 
-    def __new__(cls, remaining: Callable[[], float], maximum: float = math.inf) -> Self:
-        limit = super().__new__(cls, max(min(remaining(), maximum), MIN_SECONDS))
-        limit.remaining, limit.maximum = remaining, maximum
+    def __new__(cls, retry_state: "RetryState", maximum: float = math.inf) -> Self:
+        limit = super().__new__(cls, max(min(retry_state.remaining, maximum), MIN_SECONDS))
+        limit.retry_state, limit.maximum = retry_state, maximum
         return limit
 
 
@@ -44,7 +45,7 @@ def seconds_of(timeout: float | None) -> float | None:
     """Return the seconds of a time limit at this moment."""
     if not isinstance(timeout, TimeLeft):
         return timeout
-    return max(min(timeout.remaining(), timeout.maximum), MIN_SECONDS)
+    return max(min(timeout.retry_state.remaining, timeout.maximum), MIN_SECONDS)
 
 
 _log = get_logger("dragoman.transport")
@@ -64,8 +65,8 @@ def retry_within(seconds: float) -> None:
     _last_retry.set(time.monotonic() + seconds)
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
+utc_now: Callable[[], datetime] = partial(datetime.now, UTC)
+"""Returns the time, with its zone."""
 
 
 async def _sleep_async(seconds: float) -> None:
@@ -79,7 +80,7 @@ class Timing:
     """Time and randomness of a transport; tests replace them. ``clock`` returns seconds."""
 
     clock: Callable[[], float] = time.monotonic
-    now: Callable[[], datetime] = _utc_now
+    now: Callable[[], datetime] = utc_now
     """Returns the time of day in UTC, for dates in headers."""
     roll: Callable[[], float] = random.random
     """A number from 0 up to, not including, 1."""
@@ -203,12 +204,14 @@ class RetryState:
 
     @property
     def remaining(self) -> float:
-        """Seconds until the time limit, negative after it, infinite without one."""
-        return self._deadline - self.timing.clock()
+        """Seconds until the time limit, negative after it, infinite without one. Of a reply that has begun to arrive,
+        only the silence is limited."""
+        return self.timeout if self._arrived else self._deadline - self.timing.clock()
 
     def record_success(self, status: int) -> None:
+        """Record that a reply has arrived, or begun to."""
         self.quota.refund()
-        self._record(status, None)
+        self.attempts += (AttemptRecord(len(self.attempts) + 1, status, None),)
         self._arrived = True
 
     def record_failure(
@@ -219,7 +222,9 @@ class RetryState:
         wait = self.policy.wait(error, headers, len(self.attempts) + 1, now=self.timing.now(), roll=self.timing.roll())
         if wait is not None and not (self._has_time(wait) and self.quota.try_spend(error)):
             wait = None
-        self._record(status if error.status is None else error.status, error.error_class, wait or 0.0)
+        self._arrived = False
+        status = status if error.status is None else error.status
+        self.attempts += (AttemptRecord(len(self.attempts) + 1, status, error.error_class, wait or 0.0),)
         error.attempts, self.next_wait = self.attempts, wait
         if wait is not None:
             _log.info(
@@ -255,7 +260,3 @@ class RetryState:
         *before, last = self.attempts
         self.attempts = (*before, AttemptRecord(last.number, last.status, error.error_class))
         error.attempts = self.attempts
-
-    def _record(self, status: int | None, error_class: str | None, waited: float = 0.0) -> None:
-        self._arrived = False
-        self.attempts += (AttemptRecord(len(self.attempts) + 1, status, error_class, waited),)

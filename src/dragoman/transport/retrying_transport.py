@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING, Self
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import DragomanError
-from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP
-from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.adapter.wire import DEFAULT_BODY_CAP, WireRequest, WireResponse
 from dragoman.transport.call import AsyncResponse, BodyReader, Call, PreparedRequest, SyncResponse, validate_timeout
 from dragoman.transport.contract import AsyncStreamedReply, StreamedReply
-from dragoman.transport.drain import drain, drain_async
-from dragoman.transport.inflate import Inflater
 from dragoman.transport.request_validation import remember_headers
 from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
 from dragoman.transport.settings import check_transport_settings
 
 if TYPE_CHECKING:
     from dragoman.transport.exchanges import ExchangeHook
+    from dragoman.transport.inflate import Inflater
 
 TASK_HEADERS: ContextVar[Mapping[str, str]] = ContextVar("task_headers", default=MappingProxyType({}))
 """Headers that are added to each request over HTTP that the present task, or one that it starts, sends to any provider.
@@ -34,7 +32,7 @@ They win over headers of the same name."""
 _GRACE_SECONDS = 0.2
 
 
-class _TransportBase(ABC):
+class TransportBase(ABC):
     """The shared part of the sync and the async transport."""
 
     def __init__(
@@ -97,7 +95,7 @@ class _TransportBase(ABC):
         return call
 
 
-class RetryingTransport(_TransportBase):
+class RetryingTransport(TransportBase):
     """The sync transport; a subclass implements one attempt."""
 
     @abstractmethod
@@ -128,17 +126,20 @@ class RetryingTransport(_TransportBase):
         """
         call = self._new_call(adapter, request, timeout, retries)
         while True:
+            call.begin()
             try:
                 if call.prepared.access is not None:
                     call.prepared.access.authorize(call)
-                call.begin_recording()
+                if call.recorder is not None:
+                    call.recorder.begin(len(call.retry_state.attempts) + 1)
                 with self._open(call) as response:
                     call.set_headers(response)
                     body = self._read_body(call, response)
                 outcome = call.classify(response.status_code, body)
             except Exception as raised:
                 outcome = call.to_error(raised)
-            call.end_recording(outcome)
+            if call.recorder is not None:
+                call.recorder.end(outcome)
             if isinstance(outcome, WireResponse):
                 return outcome
             if not call.may_renew(outcome):
@@ -156,11 +157,13 @@ class RetryingTransport(_TransportBase):
         """A reply whose first bytes have arrived. Raises as `send` does, and while its chunks are read."""
         call = self._new_call(adapter, request, timeout, retries)
         while True:
+            call.begin()
             with contextlib.ExitStack() as stack:
                 try:
                     if call.prepared.access is not None:
                         call.prepared.access.authorize(call)
-                    call.begin_recording()
+                    if call.recorder is not None:
+                        call.recorder.begin(len(call.retry_state.attempts) + 1)
                     response = stack.enter_context(self._open(call))
                     outcome = self._start_stream(call, response)
                 except Exception as raised:
@@ -169,11 +172,15 @@ class RetryingTransport(_TransportBase):
                     try:
                         yield outcome
                         if call.delivered:
+                            from dragoman.transport.drain import drain  # imported late: many programs do not stream
+
                             drain(response, outcome.chunks)
                     finally:
-                        call.end_recording()
+                        if call.recorder is not None:
+                            call.recorder.end()
                     return
-            call.end_recording(outcome)
+            if call.recorder is not None:
+                call.recorder.end(outcome)
             if not call.may_renew(outcome):
                 self._timing.sleep(call.retry_delay(outcome))
 
@@ -186,7 +193,6 @@ class RetryingTransport(_TransportBase):
         inflater = call.new_inflater(response)
         rest = _raw_chunks(response)
         first = next(rest, b"")
-        call.begun = True
         call.retry_state.record_success(response.status_code)
         chunks = _decoded_chunks(call, first, rest, inflater)
         if call.recorder is not None:
@@ -204,7 +210,7 @@ class RetryingTransport(_TransportBase):
             return body.on_error(raised)
 
 
-class AsyncRetryingTransport(_TransportBase):
+class AsyncRetryingTransport(TransportBase):
     """The async `RetryingTransport`."""
 
     @abstractmethod
@@ -232,18 +238,21 @@ class AsyncRetryingTransport(_TransportBase):
         """The async twin of `RetryingTransport.send`."""
         call = self._new_call(adapter, request, timeout, retries)
         while True:
+            call.begin()
             try:
                 async with _deadline(call):
                     if call.prepared.access is not None:
                         await call.prepared.access.authorize_async(call)
-                    call.begin_recording()
+                    if call.recorder is not None:
+                        call.recorder.begin(len(call.retry_state.attempts) + 1)
                     async with self._open(call) as response:
                         call.set_headers(response)
                         body = await self._read_body(call, response)
                 outcome = call.classify(response.status_code, body)
             except Exception as raised:
                 outcome = call.to_error(raised)
-            call.end_recording(outcome)
+            if call.recorder is not None:
+                call.recorder.end(outcome)
             if isinstance(outcome, WireResponse):
                 return outcome
             if not call.may_renew(outcome):
@@ -262,12 +271,14 @@ class AsyncRetryingTransport(_TransportBase):
         call = self._new_call(adapter, request, timeout, retries)
         del request
         while True:
+            call.begin()
             async with _LateContext() as attempt:
                 try:
                     async with _deadline(call):
                         if call.prepared.access is not None:
                             await call.prepared.access.authorize_async(call)
-                        call.begin_recording()
+                        if call.recorder is not None:
+                            call.recorder.begin(len(call.retry_state.attempts) + 1)
                         response = await attempt.enter(self._open(call))
                         outcome = await self._start_stream(call, response)
                 except Exception as raised:
@@ -277,11 +288,15 @@ class AsyncRetryingTransport(_TransportBase):
                     try:
                         yield outcome
                         if call.delivered:
+                            from dragoman.transport.drain import drain_async  # as above
+
                             await drain_async(response, outcome.chunks)
                     finally:
-                        call.end_recording()
+                        if call.recorder is not None:
+                            call.recorder.end()
                     return
-            call.end_recording(outcome)
+            if call.recorder is not None:
+                call.recorder.end(outcome)
             if not call.may_renew(outcome):
                 await self._timing.sleep_async(call.retry_delay(outcome))
 
@@ -294,7 +309,6 @@ class AsyncRetryingTransport(_TransportBase):
         inflater = call.new_inflater(response)
         rest = _araw_chunks(response)
         first = await anext(rest, b"")
-        call.begun = True
         call.retry_state.record_success(response.status_code)
         chunks = _adecoded_chunks(call, first, rest, inflater)
         if call.recorder is not None:
@@ -357,7 +371,7 @@ async def _single_chunk(content: bytes) -> AsyncIterator[bytes]:
     yield content
 
 
-def _decoded_chunks(call: Call, first: bytes, rest: Iterator[bytes], inflater: Inflater | None) -> Iterator[bytes]:
+def _decoded_chunks(call: Call, first: bytes, rest: Iterator[bytes], inflater: "Inflater | None") -> Iterator[bytes]:
     """Yield the decompressed chunks. A broken read is raised as its error."""
     call.delivered = True
     error: DragomanError | None = None
@@ -378,7 +392,7 @@ def _decoded_chunks(call: Call, first: bytes, rest: Iterator[bytes], inflater: I
 
 
 async def _adecoded_chunks(
-    call: Call, first: bytes, rest: AsyncIterator[bytes], inflater: Inflater | None
+    call: Call, first: bytes, rest: AsyncIterator[bytes], inflater: "Inflater | None"
 ) -> AsyncIterator[bytes]:
     call.delivered = True
     error: DragomanError | None = None

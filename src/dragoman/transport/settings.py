@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.names import check_names, nearest_name
-from dragoman.credentials.api_key import UNUSABLE_KEY, ApiKey
 from dragoman.credentials.clouds import is_place
+from dragoman.credentials.contract import UNUSABLE_KEY, ApiKey
 from dragoman.transport.retry import RetryPolicy, Timing
 
 if TYPE_CHECKING:

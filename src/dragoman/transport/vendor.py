@@ -16,7 +16,7 @@ from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.forks import ProcessCheck
-from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.contract import ApiKey
 from dragoman.credentials.target import Target
 from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse, server_of
 from dragoman.transport.request_validation import ACCEPT_ENCODING, validate_headers, validate_path
@@ -135,7 +135,6 @@ class _StainlessSender:
         """Return the response, or an awaitable of it."""
         prepared = call.prepared
         options: dict[str, Any] = {"headers": prepared.headers, "max_retries": 0, "follow_redirects": False}
-        call.new_attempt()
         limits = call.time_limits()
         if not math.isinf(call.retry_state.timeout):
             options["timeout"] = self._http.Timeout(**limits)
@@ -161,7 +160,6 @@ class _OllamaSender:
     def send(self, call: Call) -> Any:
         """Return the response, or an awaitable of it."""
         prepared = call.prepared
-        call.new_attempt()
         limits = call.time_limits()
         timing = {} if math.isinf(call.retry_state.timeout) else {"extensions": {"timeout": limits}}
         request = self._http.build_request(

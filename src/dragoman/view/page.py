@@ -16,11 +16,9 @@ from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.session.cost import total_cost, total_usage
-from dragoman.view import chart as charts
 from dragoman.view import figures
 from dragoman.view.pieces import show_control_characters
-from dragoman.view.swaps import Projections, describe_swap
-from dragoman.view.turns import build_turns, is_reply, message_numbers, model_hues, replies
+from dragoman.view.turns import Projections, build_turns, describe_swap, is_reply, message_numbers, model_hues, replies
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -56,7 +54,7 @@ def page(
         title=title,
         turns=page_turns,
         next_swap=_next_swap(messages, projections, next_model),
-        chart=charts.chart(replies(messages)),
+        chart=figures.chart(replies(messages)),
         replies=replies(messages),
         totals=_totals(messages, attempts),
         models=_models(messages),
@@ -67,7 +65,7 @@ def page(
         # Its own style and script, media inside it, and nothing else.
         policy=f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "img-src data:; media-src data:; base-uri 'none'; form-action 'none'",
-        charts=charts,
+        charts=figures,
     )
 
 

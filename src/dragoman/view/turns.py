@@ -3,21 +3,89 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.errors import MalformedReplyError
+from dragoman.adapter.contract import AdapterOptions, RequestContext
+from dragoman.adapter.errors import DragomanError, MalformedReplyError
+from dragoman.adapter.losses import Loss, Severity
 from dragoman.adapter.notes import raw_notes
+from dragoman.adapter.registry import get_adapter
+from dragoman.adapter.requests.encode_cache import EncodeCache
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
+from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import Usage
+from dragoman.session.compaction import apply_summaries
 from dragoman.view import figures
-from dragoman.view.chart import ChartReply
+from dragoman.view.figures import ChartReply
 from dragoman.view.pieces import Piece, build_pieces
-from dragoman.view.swaps import Projections, Swap, describe_swap
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """``refused`` is the reason if the model cannot take the history at all. ``is_upcoming``: the new model has not
+    replied yet.
+    """
+
+    before: str
+    after: str
+    losses: tuple[Loss, ...] = ()
+    refused: str | None = None
+    is_upcoming: bool = False
+
+    @property
+    def lost(self) -> list[Loss]:
+        """Content that is removed or reduced."""
+        return [loss for loss in self.losses if loss.severity is Severity.WARNING]
+
+    @property
+    def changed(self) -> list[Loss]:
+        """Content that only changes its form."""
+        return [loss for loss in self.losses if loss.severity is not Severity.WARNING]
+
+    @property
+    def rows(self) -> list[tuple[Loss, tuple[str, ...]]]:
+        """Equal losses as one row, each with its messages; removed content comes first."""
+        found: dict[tuple[str, str], list[Loss]] = {}
+        for loss in (*self.lost, *self.changed):
+            found.setdefault((loss.kind, loss.reason), []).append(loss)
+        return [(same[0], tuple(dict.fromkeys(loss.message_id for loss in same))) for same in found.values()]
+
+
+@dataclass(slots=True)
+class Projections:
+    """Requests as they would be built today. ``tool_ids`` should be a copy: ids may be added to it.
+
+    Each request offers ``tools``; a history contains neither their definitions nor the options of its turns.
+    """
+
+    tool_ids: ToolIdMap
+    tools: Sequence[ToolDefinition] = ()
+    encode_cache: EncodeCache = field(default_factory=EncodeCache)
+
+    def request(self, history: Sequence[Message], model: str) -> WireRequest | str:
+        """Return the request of this history for the model, or the reason why there is none."""
+        try:
+            adapter = get_adapter(model)
+            context = RequestContext(
+                model=str(adapter.model_id), session_id="", tool_ids=self.tool_ids, encode_cache=self.encode_cache
+            )
+            return adapter.to_wire(apply_summaries(history), self.tools, AdapterOptions(context=context))
+        except DragomanError as error:
+            return str(error)
+
+
+def describe_swap(request: WireRequest | str, before: str, after: str, *, is_upcoming: bool = False) -> Swap:
+    """Return the swap of a request, or the reason why there is none."""
+    if isinstance(request, str):
+        return Swap(before, after, refused=request, is_upcoming=is_upcoming)
+    return Swap(before, after, request.losses, is_upcoming=is_upcoming)
+
 
 _MAX_WORD = 400
 """Characters without a space; a longer word is encoded media or a signature, and is shortened."""

@@ -14,7 +14,7 @@ import httpx
 
 from dragoman import AsyncClient
 from dragoman_gateway import GatewaySettings, create_app
-from dragoman_gateway.server.process import _relax_collector
+from dragoman_gateway.server.process import tune_memory
 from tests.benchmarks.agents.requests import body, growing, tools, wire_messages
 from tests.benchmarks.timing import Row
 from tests.benchmarks.wires import SENTENCE, WIRES
@@ -140,7 +140,7 @@ def stop_rows() -> list[Row]:
 
 
 async def _stop(sent: bytes) -> float:
-    _relax_collector()  # as a server does
+    tune_memory()  # as a server does
     app = gateway()
     async with app.router.lifespan_context(app):
         await ask(app, body(wire_messages(3), tools(2)))

@@ -111,12 +111,25 @@ def _signature(member: griffe.Object) -> str:
         ways = member.overloads or [member]
         return " | ".join(_function(way) for way in ways)
     if isinstance(member, griffe.Attribute):
-        return _attribute(member)
+        twin = _awaited_method(member)
+        return _attribute(member) if twin is None else _function(twin, "async")
     return member.kind.value
 
 
-def _function(function: griffe.Function) -> str:
-    kinds = [name for name in ("async", "classmethod", "staticmethod", "abstractmethod") if name in function.labels]
+def _awaited_method(attribute: griffe.Attribute) -> griffe.Function | None:
+    """The method whose async twin an attribute is: ``name = _awaited(Class.name)``."""
+    match attribute.value:
+        case griffe.ExprCall(
+            function=griffe.ExprName(name="_awaited"), arguments=[griffe.ExprAttribute(canonical_path=path)]
+        ):
+            found = _resolve(attribute.modules_collection[path])
+            return found if isinstance(found, griffe.Function) else None
+    return None
+
+
+def _function(function: griffe.Function, *also: str) -> str:
+    known = ("async", "classmethod", "staticmethod", "abstractmethod")
+    kinds = [name for name in known if name in function.labels or name in also]
     parameters = [*_parameters(function.parameters), *_keywords(function)]
     return " ".join([*kinds, f"def({', '.join(parameters)}) -> {_format_expression(function.returns)}"])
 

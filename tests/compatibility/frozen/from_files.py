@@ -20,19 +20,19 @@ from dragoman import AdapterOptions, Message, get_adapter, limits
 from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.registry import GROUP
 from dragoman.bulk import bulk
+from dragoman.bulk.records import LossReason, State
 from dragoman.bulk.run import RunConfig
-from dragoman.bulk.state.records import LossReason, State
 from dragoman.bundled import bundled_path
 from dragoman.canonical.blocks import ProviderBlock, UnknownBlock
 from dragoman.canonical.message import read_message
-from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.contract import ApiKey
 from dragoman.credentials.target import Target
 from dragoman.formats.umf.events import history_to_umf
 from dragoman.limits import Limit, Limits
 from dragoman.policy import Hook
 from dragoman.testing.cassettes.body import encode_body
+from dragoman.testing.cassettes.exchange import request_target
 from dragoman.testing.cassettes.file import REQUEST_HEADERS, RESPONSE_HEADERS, dump_exchanges, load_exchanges
-from dragoman.testing.cassettes.wires import request_target
 from dragoman.transport.request_validation import http_headers
 from dragoman.view import page
 from tests.bulk.provider import HAIKU, Provider

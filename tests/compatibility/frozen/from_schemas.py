@@ -16,13 +16,13 @@ from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.events import CATALOGUE
 from dragoman.events.event import Actor, Sensitivity
 from dragoman.formats import InternalMessage, InternalTool, MessageBodyPart, MessageBodySchemaPart
-from dragoman.formats.acp import AcpMessage
-from dragoman.formats.cmf.extensions import Slots
+from dragoman.formats.body.convert import AcpMessage
+from dragoman.formats.cmf.convert import Slots
 from dragoman.formats.cmf.models import CmfMessage
 from dragoman.formats.umf.events import Envelope, MessageEvent, ToolCallEvent, ToolResultEvent
 from dragoman.policy import Declassification
-from dragoman.pricing.provider import _MODEL_KEYS, _PROVIDER_KEYS
 from dragoman.pricing.rows import _KEYS, DAYS
+from dragoman.pricing.table import _MODEL_KEYS, _PROVIDER_KEYS
 from dragoman.routing.configuration import RouterConfiguration
 from dragoman.store.records import SessionRecord
 from dragoman_adapters.compatible.endpoint_row import EndpointRow

@@ -6,9 +6,9 @@ from contextlib import suppress
 from typing import Any
 
 from dragoman import DragomanError, RequestContext, WireResponse, get_adapter
+from dragoman.adapter.errors import MALFORMED_ERRORS
 from dragoman.adapter.replies.drift import drift_of
 from dragoman.adapter.replies.framing import Frame
-from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
 from tests.conformance.coverage.chunks import CHUNKS, reads_field
 from tests.conformance.coverage.sdks import Sdk
 from tests.conformance.coverage.shapes import to_json

@@ -52,10 +52,10 @@ from dragoman.formats import (
     to_pydantic_ai,
     to_umf,
 )
-from dragoman.formats.importers.blocks import read_citation
 from dragoman.formats.importers.cassette import wire_at
+from dragoman.formats.reading.blocks import read_citation
 from dragoman.formats.registry import identify_format, read_file
-from dragoman.testing.conformance.round_trip import RoundTrip, iterate_blocks
+from dragoman.testing.conformance.laws.swaps import RoundTrip, iterate_blocks
 from tests.conformance.adapters import create_adapter, create_context
 from tests.conformance.formats.library_files import conversations_folder, library_files
 from tests.conformance.scope import adapter_name, model_name, skip_reason

@@ -15,8 +15,8 @@ from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.testing.conformance import LAWS, Law, Mark, Subject
 from dragoman.testing.conformance.generate import generate_histories
-from dragoman.testing.conformance.round_trip import RoundTrip
-from dragoman.testing.conformance.scorecard import quiet
+from dragoman.testing.conformance.laws.swaps import RoundTrip
+from dragoman.testing.conformance.suite import quiet
 from dragoman.testing.doubles.scripted_adapter import ScriptedAdapter
 from dragoman.testing.stream_checks import partial_stream_faults
 from tests.conformance.kit.subjects import PROVIDERS, subject_of

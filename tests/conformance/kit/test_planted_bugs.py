@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.testing.conformance import LAWS, Effort, Mark, Subject, Wire
-from dragoman.testing.conformance.scorecard import quiet
+from dragoman.testing.conformance.suite import quiet
 from tests.conformance.kit.planted import Planted, planted_bugs
 from tests.laws.wires import handwritten_anthropic, handwritten_chat
 

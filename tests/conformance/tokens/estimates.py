@@ -17,8 +17,15 @@ from functools import cache
 from statistics import median
 
 from dragoman import DragomanError
-from dragoman.adapter.facts.text_counts import TextCounts
-from dragoman.adapter.facts.token_estimate import RequestMeasures, Weights, measure_request, row_for, rows, weights_for
+from dragoman.adapter.facts.token_estimate import (
+    RequestMeasures,
+    TextCounts,
+    Weights,
+    measure_request,
+    row_for,
+    rows,
+    weights_for,
+)
 from tests.conformance.adapters import create_adapter, create_context
 from tests.conformance.recordings.replies import decode
 from tests.conformance.scope import ADAPTERS, model_name, skip_reason

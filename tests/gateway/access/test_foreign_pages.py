@@ -12,7 +12,8 @@ import pytest
 from dragoman import AsyncClient
 from dragoman.testing.faults.server import FaultyServer, json_reply
 from dragoman_gateway import GatewaySettings, create_app
-from dragoman_gateway.access import OpenAccess, PageRules
+from dragoman_gateway.access import OpenAccess
+from dragoman_gateway.access.page_rules import PageRules
 from dragoman_gateway.app import app_from_configuration
 from dragoman_gateway.server.recording import RECORD_VARIABLE, REPLAY_VARIABLE
 from tests.gateway.keyed import Start

@@ -7,8 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from dragoman.testing.faults.replies import Pause
-from dragoman.testing.faults.server import json_reply, sse_reply
+from dragoman.testing.faults.server import Pause, json_reply, sse_reply
 from tests.benchmarks.wires import WIRES
 from tests.gateway.keyed import Keyed, Start
 from tests.gateway.upstream import PATHS, PROVIDERS, gateway_before, question, streamed_reply, whole_reply

@@ -8,16 +8,16 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dragoman import AsyncClient
 from dragoman_gateway import create_app
 from dragoman_gateway.server.command import listen
-from dragoman_gateway.server.request_heads import Connections, with_bounded_heads
+from dragoman_gateway.server.protocol import Connections, Protocol
 from tests.gateway.app.test_bad_night import wait_until
 from tests.gateway.scripted import Answer, Upstream, chat_events, gateway_before
 from tests.gateway.serving import serving
@@ -59,10 +59,12 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Place]:
-    bounded: Any = with_bounded_heads(HttpToolsProtocol, seconds=HEAD_SECONDS, cap=10_000)
     connections: list[Any] = []
 
-    class Noted(bounded):  # type: ignore[misc]  # the base class is made above
+    class Noted(Protocol):
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            super().__init__(*arguments, head_seconds=HEAD_SECONDS, head_cap=10_000, **named)
+
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             connections.append(self)
@@ -153,7 +155,7 @@ def test_idle_connections_leave_room_for_others() -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"ok"})
 
-    counted: Any = with_bounded_heads(HttpToolsProtocol, seconds=HEAD_SECONDS, connections=Connections(8))
+    counted: Any = partial(Protocol, head_seconds=HEAD_SECONDS, connections=Connections(8))
     with serving(answer, http=counted, timeout_keep_alive=100_000) as url, ExitStack() as stack:
         host, port = url.removeprefix("http://").split(":")
 
@@ -186,7 +188,7 @@ def test_a_connection_beside_others_that_are_all_in_use_is_refused_and_told_why(
             await send({"type": "http.response.body", "body": b"ok"})
 
     connections = Connections(2)
-    counted: Any = with_bounded_heads(HttpToolsProtocol, seconds=HEAD_SECONDS, connections=connections)
+    counted: Any = partial(Protocol, head_seconds=HEAD_SECONDS, connections=connections)
     with serving(answer, http=counted) as url, ExitStack() as stack:
         host, port = url.removeprefix("http://").split(":")
         busy = [stack.enter_context(socket.create_connection((host, int(port)), timeout=PATIENCE)) for _ in range(2)]

@@ -40,7 +40,7 @@ from tests.gateway.upstream import PATHS, PATIENCE, question
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No other gateway of the test run ends with this one, and its garbage collection stays as it is."""
     monkeypatch.setattr(Gateway, "running", WeakSet())
-    monkeypatch.setattr(process, "_relax_collector", lambda: None)
+    monkeypatch.setattr(process, "tune_memory", lambda: None)
 
 
 def new_server(app: Starlette) -> Server:

@@ -11,8 +11,7 @@ from dragoman_gateway.endpoints.dashboard.report import Report, Running, Spend, 
 from dragoman_gateway.keys.amounts import parse_budget
 from dragoman_gateway.keys.ledger import Statement
 from dragoman_gateway.keys.ledger_entries import Amount
-from dragoman_gateway.running.activity import Activity
-from dragoman_gateway.running.metrics import RequestRecord
+from dragoman_gateway.running.metrics import Metrics, RequestRecord
 
 NOW = datetime(2026, 11, 20, 14, 5, tzinfo=UTC)
 MODELS = ("anthropic:claude-sonnet-5-5", "groq:llama-3.3-70b-versatile", "openai:gpt-6.1-mini")
@@ -41,13 +40,13 @@ def sample_report(name: str = "") -> Report:
     """Return the report. ``name`` is put into everything that a client or an operator can write."""
     counted = [(day, model) for day in range(_DAYS) for model in range(len(MODELS)) for _ in range(4 + 3 * model + day)]
     days = iter([_DAYS, *(day for day, _ in counted)])
-    activity = Activity(lambda: NOW - timedelta(days=next(days)))
-    activity.since = NOW - timedelta(days=_DAYS)
+    metrics = Metrics(lambda: NOW - timedelta(days=next(days)))
+    metrics.since = NOW - timedelta(days=_DAYS)
     keys = tuple(KEYS)
     for number, (_, model) in enumerate(counted):
         status = 529 if number % 17 == 5 else 200
         more = {"cents": 3 - model, "losses": number % 5 == 0, "seconds": 1 + number % 11}
-        activity.end(ended(MODELS[model] + name, keys[number % 2], status=status, **more))
+        metrics.end(ended(MODELS[model] + name, keys[number % 2], status=status, **more))
     activity_spend = {
         f"key:{key}": Spend(Decimal(place + 1) * 7, 240_000 * (place + 1), 310, 0) for place, key in enumerate(keys)
     }
@@ -60,12 +59,12 @@ def sample_report(name: str = "") -> Report:
     ]  # fmt: skip
     return Report(
         now=NOW,
-        since=activity.since,
+        since=metrics.since,
         days=7,
-        total=activity.total(),
-        by_model=activity.by("model"),
-        by_key=activity.by("key_id"),
-        by_day=activity.by("day"),
+        total=metrics.total(),
+        by_model=metrics.by("model"),
+        by_key=metrics.by("key_id"),
+        by_day=metrics.by("day"),
         running=[
             Running(f"req_01J{name}", keys[0], "messages", MODELS[0] + name, 12.4, True),
             Running("req_01K", keys[1], "chat", MODELS[2], 0.6, False),
@@ -73,7 +72,7 @@ def sample_report(name: str = "") -> Report:
         dropped={},
         workers={"4101": "9f2c41d07ab3", "4102": "9f2c41d07ab3"},
         spent={**activity_spend, f"team:research{name}": Spend(Decimal(21), 720_000, 620)},
-        failures=failures_of(activity),
+        failures=failures_of(metrics),
         spent_by_day={f"2026-11-{day}": Spend(Decimal(day - 13), 90_000, 80) for day in range(18, 21)},
         budgets={
             f"key:{keys[0]}": Statement(

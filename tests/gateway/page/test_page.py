@@ -19,7 +19,7 @@ from dragoman.messages import CostStatus, MessageMetadata, Usage
 from dragoman.testing.faults.server import HttpReply, ReceivedRequest, json_reply
 from dragoman_gateway.endpoints.dashboard.render import content_security_policy, render_report, render_sign_in
 from dragoman_gateway.endpoints.dashboard.report import Spend, read_store
-from dragoman_gateway.endpoints.dashboard.sign_in import COOKIE
+from dragoman_gateway.endpoints.dashboard.routes import COOKIE
 from tests.gateway.app.test_deferred_store import wait_until
 from tests.gateway.keyed import Start
 from tests.gateway.page.sample import sample_report

@@ -16,8 +16,7 @@ import pytest
 from dragoman.limits import MaxUsage
 from dragoman.messages import TokenUsage
 from dragoman.pricing import price_table
-from dragoman.testing.faults.replies import RESET
-from dragoman.testing.faults.server import HttpReply, json_reply, sse_reply
+from dragoman.testing.faults.server import RESET, HttpReply, json_reply, sse_reply
 from dragoman_gateway.vendors.forwarding.costs import Cost
 from dragoman_gateway.wires.forwarded import addresses, usage_rules
 from tests.gateway.keyed import Keyed, Start

@@ -21,8 +21,7 @@ from mistralai.client import Mistral
 
 from dragoman import Limit, Limits
 from dragoman.policy import PluginResult, Step, hook
-from dragoman.testing.faults.replies import RESET
-from dragoman.testing.faults.server import FaultyServer, HttpReply
+from dragoman.testing.faults.server import RESET, FaultyServer, HttpReply
 from dragoman_gateway import GatewaySettings
 from dragoman_gateway.wires.forwarded import addresses
 from tests.gateway.agents.clients import VARIABLE, folder

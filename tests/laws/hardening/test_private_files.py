@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from dragoman import AsyncClient, Store
 from dragoman.bulk import bulk
 from dragoman.bulk.vector_file import _Parts
-from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.contract import ApiKey
 from dragoman.credentials.stored_keys import StoredKeys
 from dragoman.events.json_lines import JsonLines
 from dragoman.store.database import default_url

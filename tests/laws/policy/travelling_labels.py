@@ -44,7 +44,7 @@ from dragoman.formats import (
     to_pydantic_ai,
     to_umf,
 )
-from dragoman.formats.labels import read_sidecar, sidecar_path, write_sidecar
+from dragoman.formats.results import read_sidecar, sidecar_path, write_sidecar
 from dragoman.policy import Pipeline
 from dragoman.session import Session
 from dragoman.session.judge import Judge

@@ -8,7 +8,7 @@ from dragoman.adapter.facts.capabilities import (
     ThinkingPolicy,
     ToolIdRule,
 )
-from dragoman.adapter.requests.projection import Target
+from dragoman.adapter.requests.request_builder import Target
 
 _ALPHANUMERIC = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 

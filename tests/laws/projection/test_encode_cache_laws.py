@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dragoman import AdapterOptions, DragomanError, Message, RequestContext, Role, WireRequest, get_adapter
 from dragoman.adapter.losses import Loss
-from dragoman.adapter.requests.history import encode_cache
+from dragoman.adapter.requests import encode_cache
 from dragoman.testing.strategies import histories
 from tests.sampling import examples
 
@@ -77,7 +77,7 @@ def test_sent_messages_are_not_encoded_again(model: str) -> None:
     ]
     context = RequestContext(model=model, session_id="s")
     first = build_request(model, [Message.system("Be brief."), *history, Message.user("And?")], context)
-    (kept,) = context.encode_cache._prefixes.values()
+    (kept,) = context.encode_cache.prefixes.values()
     again = build_request(model, [Message.system("Be long."), *history, Message.user("And so?")], context)
     assert isinstance(first, WireRequest)
     assert isinstance(again, WireRequest)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dragoman import Message, get_adapter
 from dragoman.adapter.losses import Severity
-from dragoman.testing.conformance.round_trip import RoundTrip
+from dragoman.testing.conformance.laws.swaps import RoundTrip
 from dragoman.testing.strategies import conversations
 from tests.conformance.swaps.histories import TARGETS, recorded_histories, target_adapter
 from tests.exchanges import load_or_skip

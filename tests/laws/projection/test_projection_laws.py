@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from dragoman.adapter.errors import CriticalLossError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.adapter.losses import Loss, Severity
-from dragoman.adapter.requests.projection import Projection, Target, project
+from dragoman.adapter.requests.encode_cache import CallKeys
+from dragoman.adapter.requests.prepare import find_usual_turns
+from dragoman.adapter.requests.projection import Projection, project
+from dragoman.adapter.requests.request_builder import Target
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
@@ -84,6 +87,31 @@ def test_projection_is_deterministic_and_leaves_the_history_alone(history: list[
         before = [write_message(message) for message in history]
         assert project(history, target) == project(history, target)
         assert [write_message(message) for message in history] == before
+
+
+@given(history=histories())
+def test_no_step_changes_a_usual_conversation(history: list[Message]) -> None:
+    """Whatever counts as usual is sent without projection: the projection would return the same turns, and no loss."""
+    for target in each_target():
+        repaired = [
+            message for message in as_messages(project(history, target)) if not message.metadata.cache_breakpoints
+        ]
+        for messages in (history, repaired):
+            if (turns := find_usual_turns(messages, target, CallKeys())) is not None:
+                assert project(messages, target) == Projection(turns, ())
+
+
+def test_texts_and_rounds_of_tools_are_usual() -> None:
+    """Most conversations of agents are of this kind. The other law would hold if none were."""
+    call = ToolUseBlock(id="tu_1", name="look", input={"path": "a"})
+    result = ToolResultBlock(tool_use_id="tu_1", content=(TextBlock(text="Nothing."),))
+    asked = [Message.user("Look."), Message(role=Role.ASSISTANT, content=(TextBlock(text="I look."), call))]
+    answered = [*asked, Message(role=Role.TOOL, content=(result,))]
+    for target in TARGETS:
+        takes_tools = bool(target.capabilities.supports_tools)
+        assert (find_usual_turns(answered, target, CallKeys()) is not None) is takes_tools
+        assert find_usual_turns(asked, target, CallKeys()) is None
+        assert find_usual_turns(answered, target, CallKeys().with_calls(["tu_1"])) is None
 
 
 @given(history=histories())

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 
-from dragoman.testing.stream_laws import Effort, Verdict, run_law
-from dragoman.testing.stream_subject import StreamSubject
+from dragoman.testing.stream_laws import Effort, StreamSubject, Verdict, run_law
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 
-from dragoman.testing.faults.mutation import Mutate
-from dragoman.testing.stream_subject import StreamSubject
+from dragoman.testing.faults.plan import Mutate
+from dragoman.testing.stream_laws import StreamSubject
 
 MILLISECONDS, MEBIBYTES = 50, 64
 """What one corrupt stream may take."""

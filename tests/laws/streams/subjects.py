@@ -11,7 +11,7 @@ from dragoman.adapter.registry import get_adapter, providers
 from dragoman.canonical.events import MessageComplete
 from dragoman.testing.conformance.wire import Wire
 from dragoman.testing.sample_reply import SHORT, SHORTEST, SampleReply
-from dragoman.testing.stream_subject import StreamSubject
+from dragoman.testing.stream_laws import StreamSubject
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_platform.dual_api import DualApiAdapter
 from dragoman_adapters.openai_responses.adapter import ResponsesAdapter

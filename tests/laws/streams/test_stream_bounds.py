@@ -16,7 +16,7 @@ from dragoman.adapter.replies.framing import LineSplitter
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.canonical.events import ErrorEvent
 from dragoman.testing.event_bytes import Framing, detect_framing, replace_payload, split_events
-from dragoman.testing.faults.mutation import Mutate
+from dragoman.testing.faults.plan import Mutate
 from dragoman.testing.sample_reply import SampleReply
 from tests.laws.streams.call_counts import bytes_touched, calls_of
 from tests.laws.streams.subjects import MODELS, SEED, create_adapter, missing_adapters, stream_subjects, wires_for

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from dragoman.adapter.registry import providers
-from dragoman.testing.stream_laws import LAWS, Effort, edits, foldings, stream_laws, twins
-from dragoman.testing.stream_subject import StreamSubject
+from dragoman.testing.stream_laws import LAWS, Effort, StreamSubject, edits, foldings, stream_laws, twins
 from tests.laws.streams import faulty_decoders
 from tests.laws.streams.effort import effort_for
 from tests.laws.streams.ledger import run_law_over

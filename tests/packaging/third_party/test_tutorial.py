@@ -20,7 +20,7 @@ from dragoman.canonical.usage import CostStatus, TokenUsage
 from dragoman.pricing import PriceTable
 from dragoman.pricing.table_files import installed_folders
 from dragoman.testing.conformance import Effort, conform
-from dragoman.testing.conformance.discovery import find_suites
+from dragoman.testing.conformance.suite import find_suites
 from dragoman.testing.stream_laws import Effort as StreamEffort
 from tests.packaging.third_party import tutorial
 

@@ -25,7 +25,7 @@ from sqlalchemy import text
 from dragoman.adapter.errors import MissingExtraError
 from dragoman.canonical.message import Message
 from dragoman.cli.cost.sources import AttachedStore, ExportedReplies, Repricing, Source, Span, StoreReplies
-from dragoman.pricing.cost_lines import CostLine
+from dragoman.pricing.analytics.cost_lines import CostLine
 from dragoman.store import Store
 from tests.store.load.writers import FORK_CONTEXT
 from tests.store.turns import change, reply

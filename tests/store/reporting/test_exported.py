@@ -17,7 +17,7 @@ from dragoman.canonical.message import Message, MessageMetadata, MessageStatus, 
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.cli.cost.sources import ExportedReplies, Repricing, Span, StoreReplies
 from dragoman.pricing import price_table
-from dragoman.pricing.analytics.replies import Replies, day_path
+from dragoman.pricing.analytics.usages import Replies, day_path
 from dragoman.store import AsyncStore, ExportResult, Store, StoreError
 from tests.sampling import examples
 from tests.store.reporting.test_bills import SONNET, reply

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from dragoman import AdapterOptions, Message, RequestContext, ToolDefinition, WireResponse
-from dragoman.adapter.contract import Endpoint, WireAdapter
+from dragoman.adapter.contract import Endpoint
 from dragoman.adapter.errors import MalformedReplyError, ProviderError, RateLimitError, RequestError
 from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
@@ -15,6 +15,7 @@ from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
+from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.blocks import TextBlock
 from dragoman.canonical.message import Role, StopReason
 from tests.unit.adapter.toy_adapter import ToyDecoder

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.adapter.contract import Adapter, WireAdapter
+from dragoman.adapter.contract import Adapter
 from dragoman.adapter.registry import GROUP, adapter_class, providers
+from dragoman.adapter.wire_adapter import WireAdapter
 from tests.tables import each_row
 
 ROOT = Path(__file__).resolve().parents[3]

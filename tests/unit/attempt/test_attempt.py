@@ -13,9 +13,7 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.usage import TokenUsage
 from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
 from dragoman.effects.work import Perform, drive, drive_async
-from dragoman.limits.errors import LimitReachedError
-from dragoman.limits.reservation import NOTHING_RESERVED, Reservation
-from dragoman.limits.usage import MaxUsage, MeasureUsage
+from dragoman.limits.reservation import NOTHING_RESERVED, LimitReachedError, MaxUsage, MeasureUsage, Reservation
 from dragoman.transport import RetryPolicy
 from dragoman.transport.retry import RetryQuota, RetryState, Timing
 

@@ -33,7 +33,7 @@ from dragoman.canonical.message import MessageMetadata
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.errors import OutputError
 from dragoman.limits.budget import Budgets
-from dragoman.limits.usage import MaxUsage
+from dragoman.limits.reservation import MaxUsage
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.pricing import price_table
 from dragoman.server_tools import WebSearch

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from dragoman.adapter.facts.capabilities import AdapterCapabilities
-from dragoman.canonical import blocks, message, routing, tools, usage
+from dragoman.canonical import blocks, message, message_fields, tools, usage
 from dragoman.canonical.events import MessageStart, StreamEvent
 from dragoman.canonical.rules import ALLOWED_BLOCKS
 from dragoman.canonical.tools import KEYWORDS
@@ -24,7 +24,7 @@ FIELDS: dict[type[BaseModel], list[str]] = {
         "parent_tool_use_id: str? None", "status: complete|partial|cancelled|error complete",
         "provider_raw: dict[str, any]? None", "user_id: str? None", "team_id: str? None",
     ],
-    routing.RoutingDecisionRecord: [
+    message_fields.RoutingDecisionRecord: [
         "mode: override|manual|rule|pattern|delegate|default !", "chosen_model: str !", "reason: str !",
         "rule_name: str? None", "confidence: float? None", "alternatives_considered: list[str] empty",
     ],

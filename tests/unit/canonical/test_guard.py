@@ -29,7 +29,7 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.message import Message, MessageMetadata
-from dragoman.canonical.routing import RoutingDecisionRecord
+from dragoman.canonical.message_fields import RoutingDecisionRecord
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage, Usage
 from tests.tables import each_row

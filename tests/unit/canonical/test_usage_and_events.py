@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent, TextDelta, ThinkingDelta
 from dragoman.canonical.message import Message
-from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
+from dragoman.canonical.message_fields import RoutingDecisionRecord, RoutingMode
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage, extend_usage
 from tests.tables import each_row
 from tests.unit.canonical.samples import ROUTING

@@ -29,7 +29,7 @@ from dragoman.errors import (
 )
 from dragoman.events import MessageComplete, StreamEvent, TextDelta
 from dragoman.limits import LimitReachedError, MaxUsage, MeasureUsage, Reservation
-from dragoman.limits.settlement import usage_of
+from dragoman.limits.reservation import usage_of
 from dragoman.messages import TokenUsage
 from dragoman.policy import PluginResult, Step, hook
 from dragoman.session.effects import Perform, SendOutcome

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from dragoman.adapter.errors import CredentialsError, NetworkError, RequestTimeoutError
-from dragoman.credentials.api_key import ApiKey
 from dragoman.credentials.cached import CachedCredentials
-from dragoman.credentials.contract import Authorization
+from dragoman.credentials.contract import ApiKey, Authorization
 
 SECRET = "canary-0b97e24f1d8c"
 

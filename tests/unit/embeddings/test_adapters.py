@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.adapter.operations.embeddings.plan import plan_requests
+from dragoman.adapter.operations.embeddings import plan_requests
 from dragoman.adapter.wire import WireResponse
 from dragoman.blocks import ImageBlock, MediaSource
 from dragoman.embeddings import EmbeddingOptions, embedding_adapter

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from dragoman.adapter.operations.embeddings.contract import NativeEmbeddings
+from dragoman.adapter.operations.embeddings import NativeEmbeddings
 from dragoman.adapter.wire import WireResponse
 from dragoman.errors import ConfigurationError
 from dragoman.testing.conformance import EmbeddingConformance

@@ -7,7 +7,7 @@ import dragoman_adapters.mistral.embeddings
 import dragoman_adapters.ollama.embeddings
 import dragoman_adapters.openai_platform.embeddings
 from dragoman.adapter.facts.capabilities import Support
-from dragoman.adapter.operations.embeddings.capabilities import EmbeddingTable
+from dragoman.adapter.operations.embeddings import EmbeddingTable
 from dragoman.embeddings import EmbeddingAdapter, embedding_adapter
 
 KINDS: tuple[type[EmbeddingAdapter], ...] = (

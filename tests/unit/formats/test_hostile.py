@@ -31,7 +31,7 @@ from dragoman.formats import (
 )
 from dragoman.formats import document as document_module
 from dragoman.formats import read as read_any
-from dragoman.formats.cmf.extensions import NOTE
+from dragoman.formats.cmf.convert import NOTE
 from tests.laws.streams.call_counts import calls_of
 from tests.unit.formats.documents import everything
 from tests.unit.formats.hostile import HANDWRITTEN_NATIVE, Hostile, documents, places_of

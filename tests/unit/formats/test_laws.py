@@ -23,7 +23,7 @@ from dragoman.formats import (
     to_umf,
 )
 from dragoman.formats.results import Conversion
-from dragoman.testing.conformance.round_trip import RoundTrip, iterate_blocks
+from dragoman.testing.conformance.laws.swaps import RoundTrip, iterate_blocks
 from dragoman.testing.strategies import conversations, histories, messages
 from tests.sampling import examples
 from tests.unit.formats.documents import everything

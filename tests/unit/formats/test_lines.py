@@ -9,9 +9,9 @@ import pytest
 
 from dragoman.formats import read_lines
 from dragoman.formats.detect import is_conversation
-from dragoman.formats.labels import sidecar_path, write_sidecar
 from dragoman.formats.reading import lines
 from dragoman.formats.reading.lines import holds_conversations
+from dragoman.formats.results import sidecar_path, write_sidecar
 from tests.tables import each_row
 from tests.unit.formats.importers.framework_samples import FRAMEWORK_SAMPLES
 from tests.unit.formats.importers.samples import SAMPLES

@@ -17,7 +17,7 @@ from dragoman.formats import (
     to_pydantic_ai,
     to_umf,
 )
-from dragoman.formats.reading.pairs import OpenCalls, pair_repeated
+from dragoman.formats.reading.tool_calls import OpenCalls, pair_repeated
 from dragoman.formats.registry import get_format
 from tests.tables import each_row
 

@@ -19,7 +19,7 @@ from dragoman.adapter.errors import (
 )
 from dragoman.canonical.usage import CostStatus, TokenUsage
 from dragoman.limits.budget import Spend
-from dragoman.limits.usage import DEFAULT_OUTPUT_TOKENS
+from dragoman.limits.reservation import DEFAULT_OUTPUT_TOKENS
 from dragoman.pricing import price_table
 from dragoman.session import Budget
 from dragoman.testing.faults.server import STALL, FaultyServer, HttpReply, ReceivedRequest, sse_reply
@@ -286,7 +286,7 @@ def test_a_first_question_fits_under_a_small_budget_in_dollars(driver: Driver) -
 
 def test_a_stream_reserves_more_as_it_grows(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """What arrives beyond the reservation is reserved before it goes on, in all budgets or in none."""
-    monkeypatch.setattr("dragoman.limits.usage.DEFAULT_OUTPUT_TOKENS", 10)
+    monkeypatch.setattr("dragoman.limits.reservation.DEFAULT_OUTPUT_TOKENS", 10)
     words = "word " * 100  # 500 bytes, 125 tokens
     roomy = Budget(tokens=10_000, per="client")
     session = driver.session(wire(words, usage=(20, 125)), budgets=[roomy])

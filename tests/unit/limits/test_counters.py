@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.limits.counters import Adjustment, LocalCounters, Notice
-from dragoman.limits.limit import Bucket, Claim, Limit
+from dragoman.limits.limit import Adjustment, Bucket, Claim, Limit, LocalCounters, Notice
 from tests.unit.limits.fake_clock import Clock
 from tests.unit.limits.windows import most_in_any_window
 

@@ -11,7 +11,7 @@ from dragoman.blocks import DocumentBlock, ToolResultBlock
 from dragoman.canonical.message import Role
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.limits.bounds import REMOTE_MEDIA_TOKENS, TOOL_CALLS, WEB_RESULT_TOKENS, max_usage
-from dragoman.limits.usage import DEFAULT_OUTPUT_TOKENS, MaxUsage
+from dragoman.limits.reservation import DEFAULT_OUTPUT_TOKENS, MaxUsage
 from dragoman.pricing import price_table
 from dragoman.server_tools import CodeExecution, FileSearch, ProviderTool, WebFetch, WebSearch
 from dragoman.session import Budget

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dragoman.adapter.errors import RateLimitError
 from dragoman.canonical.usage import TokenUsage
 from dragoman.limits import Limit, LimitReachedError, Limits, LimitsUnavailableError
-from dragoman.limits.counters import Adjustment, LocalCounters, Notice
+from dragoman.limits.limit import Adjustment, LocalCounters, Notice
 from dragoman.limits.redis_counters import RedisCounters
 from tests.sampling import examples
 from tests.store.load.writers import FORK_CONTEXT

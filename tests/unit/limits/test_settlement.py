@@ -12,8 +12,7 @@ from dragoman.canonical.usage import TokenUsage
 from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied
 from dragoman.limits import Limit, Limits
 from dragoman.limits.bounds import max_usage
-from dragoman.limits.settlement import is_billed
-from dragoman.limits.usage import MaxUsage
+from dragoman.limits.reservation import MaxUsage, is_billed
 
 UNREADABLE = MalformedReplyError("not JSON", provider="anthropic")
 REFUSED = RateLimitError("later", provider="anthropic")

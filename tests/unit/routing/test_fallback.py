@@ -24,7 +24,7 @@ from dragoman.adapter.errors import (
     ServerError,
     StreamTruncatedError,
 )
-from dragoman.canonical.routing import RoutingMode
+from dragoman.canonical.message_fields import RoutingMode
 from dragoman.routing import RouteDecision, Router, RouteRequest, RoutingPolicy, Rule, Verdict
 from tests.unit.routing.models import START, router
 

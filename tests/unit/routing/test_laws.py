@@ -19,7 +19,7 @@ from dragoman.routing import (
     When,
 )
 from dragoman.routing.decision import find_refusals
-from dragoman.routing.events import to_event
+from dragoman.session.middleware.telemetry import to_event
 from tests.unit.routing.models import KEYLESS, MODELS, START, find, router
 
 ORDER = list(RoutingPolicy)

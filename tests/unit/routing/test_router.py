@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 
 from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
-from dragoman.canonical.routing import RoutingMode
+from dragoman.canonical.message_fields import RoutingMode
 from dragoman.routing import NoModelError, Recommendation, Router, RouteRequest, RoutingPolicy, Rule, Verdict, When
 from tests.tables import each_row
 from tests.unit.routing.models import KEYLESS, find, router

@@ -17,7 +17,7 @@ from dragoman.canonical.blocks import TextBlock
 from dragoman.canonical.ids import format_ulid
 from dragoman.canonical.message import Message
 from dragoman.session import AsyncSession, Session, SessionEvent
-from dragoman.session.replies.reply import Reply as TurnReply
+from dragoman.session.reply import Reply as TurnReply
 from dragoman.transport import RetryPolicy, Timing
 from tests.unit.session.handwritten_replies import Reply
 

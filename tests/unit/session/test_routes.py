@@ -18,7 +18,7 @@ from dragoman.adapter.errors import (
     UnknownProviderError,
 )
 from dragoman.canonical.message import Message, MessageStatus
-from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
+from dragoman.canonical.message_fields import RoutingDecisionRecord, RoutingMode
 from dragoman.limits.budget import Spend
 from dragoman.routing import NoModelError, Router, Rule, When
 from dragoman.session import Budget, Session, tool

@@ -6,7 +6,6 @@ from dragoman.adapter.replies.aws_event_stream import AwsEventStreamDecoder
 from dragoman.adapter.replies.framing import JsonArrayDecoder, NdjsonDecoder, SseDecoder
 from dragoman.adapter.replies.stream_decoder import Framing as FrameDecoder
 from dragoman.testing.event_bytes import Framing, event_payload, split_events
-from dragoman.testing.faults.mutation import Mutate
 from dragoman.testing.faults.plan import (
     Bom,
     Chain,
@@ -17,6 +16,7 @@ from dragoman.testing.faults.plan import (
     DuplicateEvent,
     InjectEvent,
     LineEnds,
+    Mutate,
     Plan,
     Rechunk,
     Stall,

@@ -26,7 +26,7 @@ from dragoman.testing.conformance import (
     conform,
     page,
 )
-from dragoman.testing.conformance.discovery import find_suites
+from dragoman.testing.conformance.suite import find_suites
 from dragoman.testing.doubles.scripted_wire import WIRE
 from dragoman.testing.stream_laws import Effort as StreamEffort
 from dragoman.testing.stream_laws import Trial, Verdict

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman.tools import docstring
+from dragoman.tools import signature
 
 NAMES = ("path", "limit", "rest")
 
@@ -64,8 +64,8 @@ REST = """Read a file.
 
 @pytest.mark.parametrize("text", [GOOGLE, NUMPY, REST], ids=["google", "numpy", "rest"])
 def test_three_styles_give_the_same(text: str) -> None:
-    assert docstring.summary(text) == "Read a file.\n\nSlowly."
-    assert docstring.parameters(text, NAMES) == {
+    assert signature.docstring_summary(text) == "Read a file.\n\nSlowly."
+    assert signature.docstring_parameters(text, NAMES) == {
         "path": "Where it is: a path, and nothing else. Not a URL.",
         "limit": "How many lines.",
         "rest": "What else.",
@@ -98,5 +98,5 @@ def test_three_styles_give_the_same(text: str) -> None:
 )  # fmt: skip
 def test_odd_docstrings_are_read_as_far_as_possible(text: str, summary: str, parameters: dict[str, str]) -> None:
     """The summary keeps everything that is not a section, and no name is invented."""
-    assert docstring.summary(text) == summary
-    assert docstring.parameters(text, NAMES) == parameters
+    assert signature.docstring_summary(text) == summary
+    assert signature.docstring_parameters(text, NAMES) == parameters

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dragoman.adapter.contract import Endpoint
 from dragoman.adapter.errors import ConfigurationError, MissingKeyError
-from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.contract import ApiKey
 from dragoman.credentials.target import TargetFinder, validate_base_url
 from tests.tables import each_row
 from tests.unit.transport.drivers import ADAPTER, PlainAdapter

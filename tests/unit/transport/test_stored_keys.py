@@ -16,7 +16,7 @@ import pytest
 from dragoman import get_adapter
 from dragoman.adapter.errors import ConfigurationError, MissingKeyError
 from dragoman.credentials import stored_keys
-from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.contract import ApiKey
 from dragoman.credentials.stored_keys import StoredKeys
 from dragoman.credentials.target import TargetFinder
 from tests.unit.transport.drivers import ADAPTER

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.view import figures
-from dragoman.view.chart import COST_HEIGHT, TOKENS_HEIGHT, TOKENS_TOP, ChartReply, chart
+from dragoman.view.figures import COST_HEIGHT, TOKENS_HEIGHT, TOKENS_TOP, ChartReply, chart
 
 
 @pytest.mark.parametrize(

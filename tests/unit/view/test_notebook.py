@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from dragoman.canonical import display
+from dragoman.canonical import message
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message
 from dragoman.session import AsyncSession, Reply, Session
@@ -76,7 +76,7 @@ def test_without_jinja_there_is_no_html(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_without_a_renderer_there_is_no_html(monkeypatch: pytest.MonkeyPatch) -> None:
     """The canonical form imports nothing of the page: a renderer that is not installed is None."""
-    monkeypatch.setattr(display, "entry_points", lambda **_: ())
-    display._renderer.cache_clear()
+    monkeypatch.setattr(message, "entry_points", lambda **_: ())
+    message._renderer.cache_clear()
     assert TALK[0]._repr_html_() is None
-    display._renderer.cache_clear()
+    message._renderer.cache_clear()

@@ -19,7 +19,7 @@ from dragoman.canonical.message import (
     StopReason,
     read_message,
 )
-from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
+from dragoman.canonical.message_fields import RoutingDecisionRecord, RoutingMode
 from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.session.cost import total_cost
 from dragoman.view import page, turns

@@ -1,4 +1,4 @@
-"""Ids of files, containers and conversations: each works only for the key that made it.
+"""Ids of files, containers, conversations and items: each works only for the key that made it.
 
 Providers keep these for the account whose key the gateway uses, which is the same for all callers.
 """
@@ -14,9 +14,8 @@ from sqlalchemy import CompoundSelect, Connection, Select, select, union
 
 from dragoman.errors import InvalidRequestError
 from dragoman.sql import insert_into
-from dragoman_gateway.access.contract import Caller
-from dragoman_gateway.access.owned_items import referring_ids
-from dragoman_gateway.access.wire_fields import wire_objects
+from dragoman_gateway.access import Caller
+from dragoman_gateway.access.wire_fields import FIELDS, wire_objects
 from dragoman_gateway.database import Database
 from dragoman_gateway.database.tables import owners, response_items
 from dragoman_gateway.errors import ThreadNotFoundError
@@ -25,22 +24,11 @@ from dragoman_gateway.keys.records import to_microseconds
 
 _ITEM = "item"
 _THREAD = "thread"
-_KINDS = {
-    "file_id": "file",
-    "file_ids": "file",
-    "container": "container",
-    "container_id": "container",
-    "conversation": "conversation",
-    "vector_store_ids": "vector store",
-    "audio": "audio",
-    "cachedContent": "cached content",
-    "cached_content": "cached content",
-    "fileSearchStoreNames": "file search store",
-    "file_search_store_names": "file search store",
-    "skill_id": "skill",
-    _THREAD: _THREAD,
-}
+_KINDS: Mapping[str, str] = FIELDS["owned"]
 """The fields that hold such ids, on every wire, and what each names."""
+_CONTENT: Mapping[str, str] = FIELDS["whole_items"]
+"""The types of items that contain everything themselves, each with the field that holds it."""
+_MAY_BE_EMPTY = ("function_call_output", "custom_tool_call", "custom_tool_call_output")
 _ADDRESSES = ("fileUri", "file_uri", "url", "image_url", "file_url")
 """Fields with an address. That of a file at Google is an id."""
 _NAMES = frozenset((*_KINDS, *_ADDRESSES))
@@ -151,8 +139,15 @@ def find_made_ids(data: bytes, *, threads: bool = False, items: bool = False) ->
     it does not count. ``threads``: whether the reply's message can be continued by its id. ``items``: whether its items
     can be named by theirs.
     """
+    try:
+        values = [loads(data)]  # a whole reply
+    except ValueError:
+        values = []
+        for line in data.splitlines():
+            with suppress(ValueError):
+                values.append(loads(line.removeprefix(b"data:")))
     found: dict[str, str] = {}
-    for reply in _parse(data):
+    for reply in (each for each in values if isinstance(each, dict)):
         message = reply.get("message", reply)
         if threads and isinstance(message, dict) and message.get("type") == "message":
             found[str(message.get("id"))] = _THREAD
@@ -164,18 +159,6 @@ def find_made_ids(data: bytes, *, threads: bool = False, items: bool = False) ->
                 referring_ids([*(output if isinstance(output, list) else ()), reply.get("item")]), _ITEM
             )
     return {each: kind for each, kind in found.items() if _ID.fullmatch(each)}
-
-
-def _parse(data: bytes) -> list[dict[str, Any]]:
-    """Return the objects of a whole reply, or of events."""
-    try:
-        values = [loads(data)]
-    except ValueError:
-        values = []
-        for line in data.splitlines():
-            with suppress(ValueError):
-                values.append(loads(line.removeprefix(b"data:")))
-    return [each for each in values if isinstance(each, dict)]
 
 
 def _find_ids(fields: Any) -> Iterator[tuple[str, str]]:
@@ -202,3 +185,21 @@ def _ids_of(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
                 yield found, _KINDS[name]
             elif _GOOGLE_FILE.match(found):
                 yield found, "file"
+
+
+def referring_ids(items: Any) -> Iterator[str]:
+    """Yield the ids of the items that a provider needs its own storage for, whatever type they claim to have."""
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, dict) and isinstance(found := item.get("id"), str) and found and not _is_whole(item):
+            yield found
+
+
+def _is_whole(item: Mapping[str, Any]) -> bool:
+    """Whether an item holds its content. A message may leave out its type."""
+    kind = item.get("type")
+    if kind is None and "role" in item:
+        kind = "message"
+    if not isinstance(kind, str) or kind not in _CONTENT:
+        return False
+    content = item.get(_CONTENT[kind])
+    return bool(content) or (kind in _MAY_BE_EMPTY and isinstance(content, str))

@@ -6,7 +6,9 @@ which is one of a few unless the gateway was asked before.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -26,6 +28,8 @@ _OR_KEY = "or create a key with `dragoman gateway keys create`, which pages of o
 _SEND_JSON = "send the header content-type: application/json"
 _ASKED_FIRST = frozenset(("x-api-key", "x-goog-upload-command"))
 """Headers that a browser asks the other site about first. Google's key may come from the address instead."""
+_MAX_REMEMBERED = 100
+"""The hosts and content types, of those that requests repeat, that are not judged again."""
 
 
 class PageRules:
@@ -35,11 +39,12 @@ class PageRules:
     def __init__(self, hosts: Sequence[str] = (), origins: Sequence[str] = ()) -> None:
         self._hosts = (*_OWN_NAMES, *(each.lower() for each in hosts))
         self._origins = tuple(each.lower() for each in origins)
+        self._is_known_as = lru_cache(_MAX_REMEMBERED)(self._is_own)  # nearly all requests repeat the same few
 
     def check(self, headers: Mapping[str, str]) -> None:
         """Raise DeniedError for a request with headers that only a page of another site sends."""
         host = headers.get("host", "").strip().lower()
-        if host and not self._is_own(host):
+        if host and not self._is_known_as(host):
             raise DeniedError(
                 f"this gateway has no keys and is not known as {host!r:.120}, which another site may have made a name"
                 f" of this computer: add it to allowed_hosts {_SECTION}, {_OR_KEY}"
@@ -48,7 +53,10 @@ class PageRules:
         if origin and _matches(origin, self._origins):
             return
         site = headers.get("sec-fetch-site", "").strip().lower()
-        if (origin and not _is_origin_of(host, origin)) or site not in _OWN_SITES:
+        is_own_page = not origin
+        with suppress(ValueError):
+            is_own_page = is_own_page or (host != "" and urlsplit(origin).netloc == host)
+        if not is_own_page or site not in _OWN_SITES:
             raise DeniedError(
                 f"this gateway has no keys and does not answer pages of other sites, here {origin or site!r:.120}: open"
                 f" its own address yourself, add the origin of the page to allowed_origins {_SECTION}, {_OR_KEY}"
@@ -56,32 +64,32 @@ class PageRules:
 
     def _is_own(self, host: str) -> bool:
         """Whether no other site can have this host. An address is never looked up, so no site can have given it."""
-        name = _name_of(host)
-        return _is_address(name) or _matches(name, self._hosts) or _matches(host, self._hosts)
+        # The name is without the port, and without the dot that may end it.
+        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0].removesuffix(".")
+        with suppress(ValueError):
+            ip_address(name)
+            return True
+        return _matches(name, self._hosts) or _matches(host, self._hosts)
 
 
 def check_body_type(headers: Mapping[str, str], *, untyped: bool = False, any_type: bool = False) -> None:
     """Raise ContentTypeError if the request has a body that a page may send to any site. ``untyped``: whether clients
     leave the content type out. They send a key, and a browser asks before a page may add one. ``any_type``: whether a
-    request with a key may have any body.
+    request with a key, or with the header with which an upload to Google goes on, may have any body.
     """
-    if any_type and _sends_key(headers):
+    sends_bearer = headers.get("authorization", "").lower().startswith(_BEARER)
+    if any_type and (sends_bearer or not _ASKED_FIRST.isdisjoint(headers)):
         return
     kind = headers.get("content-type", "")
     if kind and not is_json(kind):
         raise ContentTypeError(f"the content type {kind!r:.80} is not JSON: {_SEND_JSON}")
     length = headers.get("content-length", "0")
     has_body = length != "0" or "transfer-encoding" in headers
-    if not kind and has_body and not (untyped and headers.get("authorization", "").lower().startswith(_BEARER)):
+    if not kind and has_body and not (untyped and sends_bearer):
         raise ContentTypeError(f"the body has no content type: {_SEND_JSON}")
 
 
-def _sends_key(headers: Mapping[str, str]) -> bool:
-    """Whether a request has a header that a page sends to another site only after that was asked: a key, or the one
-    with which an upload to Google goes on."""
-    return headers.get("authorization", "").lower().startswith(_BEARER) or not _ASKED_FIRST.isdisjoint(headers)
-
-
+@lru_cache(_MAX_REMEMBERED)
 def is_json(kind: str) -> bool:
     """Whether a content type is that of JSON."""
     essence = kind.partition(";")[0].strip().lower()
@@ -90,26 +98,3 @@ def is_json(kind: str) -> bool:
 
 def _matches(text: str, globs: Sequence[str]) -> bool:
     return any(fnmatchcase(text, glob) for glob in globs)
-
-
-def _name_of(host: str) -> str:
-    """Return a host without its port, and without the dot that may end a name."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].removesuffix(".")
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_origin_of(host: str, origin: str) -> bool:
-    """Whether a page of that origin is the gateway's own."""
-    try:
-        return bool(host) and urlsplit(origin).netloc == host
-    except ValueError:
-        return False

@@ -34,20 +34,17 @@ def check_spelling(fields: dict[str, Any], wire: str) -> None:
     """
     names = _names(wire == _GOOGLE)
     for each in wire_objects(fields):
-        if not each.keys() <= names.usual:
-            _check(each, names)
-
-
-def _check(fields: dict[str, Any], names: _Names) -> None:
-    seen: dict[str, str] = {}
-    for name in fields:
-        folded = names.fold(name)
-        if (other := seen.setdefault(folded, name)) != name:
-            raise ClientError(
-                f"the fields {other!r:.80} and {name!r:.80} are the same to some servers: send only one of them"
-            )
-        if name not in names.all and (field := names.by_fold.get(folded)) is not None:
-            raise ClientError(f"the field {name!r:.80} is {field!r} to some servers: write it that way")
+        if each.keys() <= names.usual:
+            continue
+        seen: dict[str, str] = {}
+        for name in each:
+            folded = names.fold(name)
+            if (other := seen.setdefault(folded, name)) != name:
+                raise ClientError(
+                    f"the fields {other!r:.80} and {name!r:.80} are the same to some servers: send only one of them"
+                )
+            if name not in names.all and (field := names.by_fold.get(folded)) is not None:
+                raise ClientError(f"the field {name!r:.80} is {field!r} to some servers: write it that way")
 
 
 @cache
@@ -55,11 +52,7 @@ def _names(of_google: bool) -> _Names:
     """Return the names of Google's wire, or of all others: each has some that servers of another one know too."""
     table = tomllib.loads(files("dragoman_gateway.wires").joinpath("field_names.toml").read_text("utf-8"))
     found = {name for wire, names in table.items() if (wire == _GOOGLE) is of_google for name in names.split()}
-    fold = _fold_google if of_google else str.casefold
+    # Google reads a name in camelCase and in snake_case.
+    fold = (lambda name: name.replace("_", "").casefold()) if of_google else str.casefold
     both = {_CAPITAL.sub(lambda letter: f"_{letter[0].lower()}", name) for name in found} if of_google else found
     return _Names(frozenset(found), frozenset(found | both), fold, {fold(name): name for name in sorted(found)})
-
-
-def _fold_google(name: str) -> str:
-    """Return the same for a name in camelCase and in snake_case: Google reads both."""
-    return name.replace("_", "").casefold()

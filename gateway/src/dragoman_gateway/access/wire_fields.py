@@ -1,35 +1,14 @@
 """The objects of a request whose fields its wire names, and not a client, a tool or a model."""
 
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
 from typing import Any
 
 _CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 """Blocks whose input is of a tool, and names what it likes."""
-_FREE = frozenset(
-    (
-        "args",
-        "arguments",
-        "chat_template_kwargs",
-        "guided_json",
-        "headers",
-        "input_examples",
-        "input_schema",
-        "labels",
-        "logit_bias",
-        "metadata",
-        "output_schema",
-        "parameters",
-        "parametersJsonSchema",
-        "parameters_json_schema",
-        "response",
-        "responseJsonSchema",
-        "responseSchema",
-        "response_json_schema",
-        "response_schema",
-        "schema",
-    )
-)
-"""Fields in which a client, a tool or a model chooses the names."""
+FIELDS: Mapping[str, Any] = tomllib.loads(files("dragoman_gateway.access").joinpath("fields.toml").read_text("utf-8"))
+_FREE = frozenset(FIELDS["free"])
 
 
 def wire_objects(fields: Any) -> Iterator[dict[str, Any]]:
@@ -46,10 +25,8 @@ def wire_objects(fields: Any) -> Iterator[dict[str, Any]]:
                 if (type(each) is dict or type(each) is list) and name not in _FREE:
                     if name == "variables" and type(each) is dict:  # named by the client, with files as values
                         left.append(list(each.values()))
-                    elif not (_is_schema(name, each) or (is_call and name == "input")):
+                        continue
+                    # These belong to the client only if they are objects: Ollama's format, the annotations of MCP.
+                    is_schema = name == "annotations" or (name == "format" and "schema" not in each)
+                    if not ((is_schema and type(each) is dict) or (is_call and name == "input")):
                         left.append(each)
-
-
-def _is_schema(name: str, value: Any) -> bool:
-    """Whether a field belongs to the client only if it is an object: Ollama's format, and the annotations of MCP."""
-    return type(value) is dict and (name == "annotations" or (name == "format" and "schema" not in value))

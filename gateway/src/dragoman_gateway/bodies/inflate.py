@@ -24,8 +24,16 @@ def inflate(body: bytes, encodings: str, cap: int, growth: float) -> bytes:
     if len(names) > 2:
         raise ContentTypeError("a body may be compressed twice at most")
     allowed = int(max(_FREE, growth * len(body)))
+    most = min(cap, allowed)
     try:
-        return _inflate(body, names, min(cap, allowed))
+        for name in reversed(names):
+            if name in _WINDOWS:
+                body = _inflate_zlib(body, _WINDOWS[name], most)
+            elif name == "zstd":
+                body = _inflate_zstd(body, most)
+            elif name not in ("", "identity"):
+                raise ContentTypeError(f"the compression {name!r:.40} is unknown: send zstd, gzip or deflate")
+        return body
     except _GrownError:
         limit = f"{cap} bytes" if cap <= allowed else f"{growth:g} times its size and {_FREE} bytes"
         raise BodyTooLargeError(f"the body is larger than {limit} when it is decompressed") from None
@@ -33,17 +41,6 @@ def inflate(body: bytes, encodings: str, cap: int, growth: float) -> bytes:
 
 class _GrownError(Exception):
     pass
-
-
-def _inflate(body: bytes, names: list[str], cap: int) -> bytes:
-    for name in reversed(names):
-        if name in _WINDOWS:
-            body = _inflate_zlib(body, _WINDOWS[name], cap)
-        elif name == "zstd":
-            body = _inflate_zstd(body, cap)
-        elif name not in ("", "identity"):
-            raise ContentTypeError(f"the compression {name!r:.40} is unknown: send zstd, gzip or deflate")
-    return body
 
 
 def _inflate_zlib(body: bytes, window: int, cap: int) -> bytes:

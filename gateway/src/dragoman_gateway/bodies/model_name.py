@@ -34,23 +34,17 @@ def rename_fields(body: bytes, fields: Mapping[str, Any], names: Mapping[str, st
     ``fields`` are those of the body."""
     for old, new in names.items():
         if fields.get(old) is not None and new not in fields:
-            start, end = _find_key(body, old)
+            key = json.dumps(old).encode()
+            if body.count(key) == 1 and b"\\u00" not in body:  # no other spelling of it
+                start = body.index(key)
+                end = start + len(key)
+            else:
+                (start, end), _ = _scan(body.decode(), old)
             body = b"".join((body[:start], json.dumps(new).encode(), body[end:]))
     return body
 
 
-def _find_key(body: bytes, name: str) -> "_Span":
-    key = json.dumps(name).encode()
-    if body.count(key) == 1 and b"\\u00" not in body:  # no other spelling of it
-        start = body.index(key)
-        return start, start + len(key)
-    return _scan(body.decode(), name)[0]
-
-
-_Span = tuple[int, int]
-
-
-def _scan(text: str, name: str) -> tuple[_Span, _Span]:
+def _scan(text: str, name: str) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return the places of a field's name and of its value in the bytes, by reading all fields of the object."""
     seen: set[str] = set()
     key_span = span = (0, 0)

@@ -1,23 +1,39 @@
 """Reads the body of a request, within its limits."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Hashable, Mapping
 from functools import partial
 from typing import Any
 
+from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
-from dragoman_gateway.access.numbers import check_numbers
 from dragoman_gateway.access.page_rules import is_json
-from dragoman_gateway.access.single_headers import check_single, key_of_query
+from dragoman_gateway.access.wire_fields import wire_objects
 from dragoman_gateway.bodies.inflate import inflate
 from dragoman_gateway.bodies.repeated import KeptBody, RepeatedParts
 from dragoman_gateway.bodies.values import check_values
 from dragoman_gateway.errors import BodyTooLargeError, ClientError, ContentTypeError, SlowClientError
-from dragoman_gateway.json import loads_request
+from dragoman_gateway.json import is_in_range, loads_request
 from dragoman_gateway.running.shares import Share
 from dragoman_gateway.settings import GatewaySettings
+
+_GOOGLE_KEY = "x-goog-api-key"
+_SINGLE = (
+    "authorization",
+    "x-api-key",
+    "api-key",
+    "x-goog-api-key",
+    "host",
+    "origin",
+    "sec-fetch-site",
+    "content-type",
+    "content-length",
+)
+"""Headers that a request may have only once. Of two values, a proxy or a provider could read another one than this
+gateway."""
 
 
 async def read_body(receive: Receive, headers: Mapping[str, str], settings: GatewaySettings, share: Share) -> bytes:
@@ -33,34 +49,30 @@ async def read_body(receive: Receive, headers: Mapping[str, str], settings: Gate
         if declared > cap:
             raise BodyTooLargeError(f"the body is larger than {cap} bytes")
         share.hold(declared)
+    pieces: list[bytes] = []
+    size, is_complete = 0, False
     try:
         async with asyncio.timeout(settings.body_seconds):
-            body = await _read(receive, cap, share, declared)
+            while not is_complete:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                pieces.append(message.get("body", b""))
+                size += len(pieces[-1])
+                if size > cap:
+                    raise BodyTooLargeError(f"the body is larger than {cap} bytes")
+                if size > declared:
+                    share.hold(size)
+                is_complete = not message.get("more_body", False)
     except TimeoutError:
         raise SlowClientError(f"the body did not arrive within {settings.body_seconds:g} s") from None
-    encoding = headers.get("content-encoding", "")
-    if encoding:
+    body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    if encoding := headers.get("content-encoding", ""):
         body = await share.work(settings.body_cap, lambda: inflate(body, encoding, cap, settings.max_inflation))
         share.hold(len(body))
-    await share.work(len(body), partial(check_values, [body], settings.max_values))
+    if len(body) > settings.max_values:  # a value has a byte at least
+        await share.work(len(body), partial(check_values, [body], settings.max_values))
     return body
-
-
-async def _read(receive: Receive, cap: int, share: Share, declared: int) -> bytes:
-    pieces, size = [], 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        piece = message.get("body", b"")
-        size += len(piece)
-        if size > cap:
-            raise BodyTooLargeError(f"the body is larger than {cap} bytes")
-        if size > declared:
-            share.hold(size)
-        pieces.append(piece)
-        if not message.get("more_body", False):
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def read_headers(scope: Scope) -> dict[str, str]:
@@ -68,9 +80,16 @@ def read_headers(scope: Scope) -> dict[str, str]:
     ClientError for two where there can be one."""
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     if len(headers) < len(scope["headers"]):
-        check_single([name.decode("latin-1") for name, _ in scope["headers"]])
-    if b"key=" in scope["query_string"] and (key := key_of_query(scope["query_string"], headers.get("x-goog-api-key"))):
-        headers["x-goog-api-key"] = key
+        times = Counter(name.decode("latin-1") for name, _ in scope["headers"])
+        for name in _SINGLE:
+            if times[name] > 1:
+                raise ClientError(f"the header {name} occurs {times[name]} times: send it once")
+    if b"key=" in scope["query_string"]:
+        keys = {each for each in (*QueryParams(scope["query_string"]).getlist("key"), headers.get(_GOOGLE_KEY)) if each}
+        if len(keys) > 1:
+            raise ClientError("the request has two different API keys: send one")
+        for key in keys:
+            headers[_GOOGLE_KEY] = key
     return headers
 
 
@@ -103,3 +122,17 @@ def parse_object(body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
     if has_large_numbers:
         check_numbers(fields)
     return fields
+
+
+def check_numbers(fields: dict[str, Any]) -> None:
+    """Raise ClientError for a number beyond 64 bits, unless it is in a place where a client chooses the names, as in
+    the schema of a tool."""
+    for each in wire_objects(fields):
+        for name, value in each.items():
+            left = [value]
+            while left:
+                number = left.pop()
+                if isinstance(number, list):
+                    left += number
+                elif isinstance(number, (int, float)) and not is_in_range(number):
+                    raise ClientError(f"{name:.80}: the number is too large: send one of at most 64 bits")

@@ -98,7 +98,9 @@ class RepeatedParts:
         if not SMALLEST <= len(body) <= LARGEST or not self._max_bytes:
             return None
         with self._lock:
-            self._drop_old()
+            now = self._clock()
+            while self._kept and self._kept[next(iter(self._kept))][1] <= now:
+                self._drop(next(iter(self._kept)))
             known = tuple(self._owned.get(owner, ()))
         try:
             fields, kept = _read(body.decode(), known)
@@ -131,11 +133,6 @@ class RepeatedParts:
                 self._drop(own[-1])
             while self._size > self._max_bytes:
                 self._drop(next(iter(self._kept)))
-
-    def _drop_old(self) -> None:
-        now = self._clock()
-        while self._kept and self._kept[next(iter(self._kept))][1] <= now:
-            self._drop(next(iter(self._kept)))
 
     def _drop(self, kept: KeptBody) -> None:
         owner, _, size = self._kept.pop(kept)

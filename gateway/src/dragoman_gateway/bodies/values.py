@@ -17,7 +17,8 @@ def check_values(texts: Sequence[bytes], most: int, what: str = "the body has") 
     makes of them before it stops is counted."""
     if sum(map(len, texts)) <= most:
         return
-    if sum(_count_beginnings(piece) for text in texts for piece in _pieces(text)) <= most:
+    pieces = (text[start : start + _PIECE] for text in texts for start in range(0, len(text), _PIECE))
+    if sum(map(_count_beginnings, pieces)) <= most:
         return  # although some of these may stand in strings
     count = 0
     for text in texts:
@@ -38,23 +39,13 @@ def _count_beginnings(text: bytes) -> int:
     return sum(map(text.count, (b"{", b"[", b",")))
 
 
-def _pieces(body: bytes) -> Iterator[bytes]:
-    return (body[start : start + _PIECE] for start in range(0, len(body), _PIECE))
-
-
 def _without_strings(body: bytes) -> Iterator[bytes]:
     """Yield the text without its strings, piece by piece. One that does not end hides all behind it."""
     start = opened = 0
     while start < len(body):
-        end = _find_end(body, start)
+        end = start + _PIECE
+        if body[end - 1 : end] == b"\\" and (escapes := _BACKSLASHES.match(body, end)) is not None:
+            end = escapes.end() + 1  # not between a backslash and what it escapes
         parts = body[start:end].replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
         yield b"".join(parts[opened::2])  # each other one stands between two quotes
         start, opened = end, (opened + len(parts) - 1) % 2
-
-
-def _find_end(body: bytes, start: int) -> int:
-    """Return the end of a piece, which is not between a backslash and what it escapes."""
-    end = start + _PIECE
-    if body[end - 1 : end] == b"\\" and (escapes := _BACKSLASHES.match(body, end)) is not None:
-        end = escapes.end() + 1
-    return min(end, len(body))

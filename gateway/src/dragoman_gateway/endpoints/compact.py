@@ -6,14 +6,11 @@ item that only this gateway can read, and comes back as the beginning of the nex
 
 import time
 from dataclasses import replace
-from typing import Any
 
 from dragoman import Message
-from dragoman.answers import StateSealer
 from dragoman.errors import NotFoundError
 from dragoman_gateway.endpoints.compaction import compaction_item, expanded_summary, user_message
-from dragoman_gateway.endpoints.endpoint import Endpoint
-from dragoman_gateway.endpoints.exchange import Exchange
+from dragoman_gateway.endpoints.endpoint import Endpoint, Exchange
 from dragoman_gateway.json import dumps, loads
 from dragoman_gateway.turn.answer import answer_whole, whole_response
 from dragoman_gateway.turn.replies import Response, named
@@ -21,7 +18,6 @@ from dragoman_gateway.turn.request import ClientRequest, RequestResources
 from dragoman_gateway.turn.turn import Turn
 
 PATH = "/responses/compact"
-_JSON = (b"content-type", b"application/json")
 
 _PROMPT = (
     "Summarize the conversation above, so that it can go on from your summary alone. Keep what was asked, what was"
@@ -62,18 +58,15 @@ class CompactEndpoint(Endpoint):
         if response is None:
             return
         if response.status == 200:
-            head = [*named(request.wire, request.request_id), _JSON]
-            response = Response(200, head, dumps(_compaction(turn, resources.state_sealer)))
+            message, read = turn.reply, turn.read
+            written = read.adapter.to_wire_response(message, read.context)
+            compaction = {
+                "id": f"resp_{message.id}",
+                "object": "response.compaction",
+                "created_at": int(time.time()),
+                "output": [compaction_item(message.id, message.text, turn.request, resources.state_sealer)],
+                "usage": loads(written.body).get("usage"),
+            }
+            head = [*named(request.wire, request.request_id), (b"content-type", b"application/json")]
+            response = Response(200, head, dumps(compaction))
         await exchange.reply(response)
-
-
-def _compaction(turn: Turn, sealer: StateSealer | None) -> dict[str, Any]:
-    message, read = turn.reply, turn.read
-    written = read.adapter.to_wire_response(message, read.context)
-    return {
-        "id": f"resp_{message.id}",
-        "object": "response.compaction",
-        "created_at": int(time.time()),
-        "output": [compaction_item(message.id, message.text, turn.request, sealer)],
-        "usage": loads(written.body).get("usage"),
-    }

@@ -23,10 +23,16 @@ def expand_compactions(request: ClientRequest, sealer: StateSealer | None) -> Cl
     items = request.fields.get("input")
     if not isinstance(items, list) or sealer is None or not any(map(_is_ours, items)):
         return request
-    owner = _owner(request)
-    expanded = [
-        user_message(expanded_summary(_open(item, sealer, owner))) if _is_ours(item) else item for item in items
-    ]
+    expanded = []
+    for item in items:
+        if _is_ours(item):
+            try:
+                sealed = base64.urlsafe_b64decode(item["encrypted_content"].removeprefix(_MARK))
+                summary = sealer.open(sealed, _BINDING + _owner(request).encode()).decode()
+            except (ValueError, binascii.Error) as error:
+                raise InvalidRequestError(f"a compaction item cannot be read: {error!s:.200}", status=400) from None
+            item = user_message(expanded_summary(summary))
+        expanded.append(item)
     fields = {**request.fields, "input": expanded}
     return replace(request, fields=fields, body=dumps(fields))
 
@@ -55,14 +61,6 @@ def _is_ours(item: Any) -> bool:
     if not isinstance(item, dict) or item.get("type") not in ("compaction", "compaction_summary"):
         return False
     return str(item.get("encrypted_content", "")).startswith(_MARK)
-
-
-def _open(item: dict[str, Any], sealer: StateSealer, owner: str) -> str:
-    try:
-        sealed = base64.urlsafe_b64decode(item["encrypted_content"].removeprefix(_MARK))
-        return sealer.open(sealed, _BINDING + owner.encode()).decode()
-    except (ValueError, binascii.Error) as error:
-        raise InvalidRequestError(f"a compaction item cannot be read: {error!s:.200}", status=400) from None
 
 
 def _owner(request: ClientRequest) -> str:

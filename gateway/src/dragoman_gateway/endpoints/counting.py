@@ -7,11 +7,8 @@ from typing import Any
 from dragoman import AdapterOptions, AsyncClient, Message, RequestContext, ToolDefinition, get_adapter
 from dragoman.answers import ClientToolIds
 from dragoman.errors import ProviderError
-from dragoman_gateway.access import Caller
-from dragoman_gateway.endpoints.endpoint import Endpoint
-from dragoman_gateway.endpoints.exchange import Exchange
+from dragoman_gateway.endpoints.endpoint import Endpoint, Exchange
 from dragoman_gateway.json import dumps
-from dragoman_gateway.running.services import check_caller
 from dragoman_gateway.turn.policy import client_of
 from dragoman_gateway.turn.recall import Recall
 from dragoman_gateway.turn.replies import Headers, Response, named
@@ -27,8 +24,7 @@ _NO_ADDRESS = frozenset({404, 405, 501})
 class CountEndpoint(Endpoint):
     """The endpoint of one wire that counts. Nothing is billed, and budgets do not count it."""
 
-    async def admit(self, exchange: Exchange, caller: Caller) -> None:
-        check_caller(caller, self._wire.name)
+    is_billed = False
 
     async def respond(self, exchange: Exchange) -> None:
         request, resources = await self.read(exchange)
@@ -41,7 +37,9 @@ class CountEndpoint(Endpoint):
         if client.config.policy is not None and resources.labels is not None:
             owner, tool_ids = request.caller.owner, context.tool_ids
             recall = Recall(resources.labels, owner, tool_ids, request.wire.provider, client)
-            messages = _labelled(messages, await recall.labels(messages, resources.unknown_history))
+            if labels := await recall.labels(messages, resources.unknown_history):
+                metadata = messages[0].metadata.model_copy(update={"labels": labels})  # for the whole conversation
+                messages = [messages[0].model_copy(update={"metadata": metadata}), *messages[1:]]
         tokens, reply_headers = await _count(client, deployment.model, messages, tools, options)
         head = [*named(request.wire, exchange.request_id), *reply_headers, (b"content-type", b"application/json")]
         await exchange.reply(Response(200, head, dumps(self.write_count(tokens))))
@@ -50,15 +48,6 @@ class CountEndpoint(Endpoint):
         """Return the reply of the wire."""
         kind = {"object": "response.input_tokens"} if self._wire is RESPONSES else {}
         return {**kind, "input_tokens": tokens}
-
-
-def _labelled(messages: list[Message], labels: frozenset[str]) -> list[Message]:
-    """Return the messages with labels on the first one: they hold for the whole conversation."""
-    if not (messages and labels):
-        return messages
-    first = messages[0]
-    metadata = first.metadata.model_copy(update={"labels": labels})
-    return [first.model_copy(update={"metadata": metadata}), *messages[1:]]
 
 
 async def _count(

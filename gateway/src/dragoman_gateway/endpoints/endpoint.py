@@ -1,61 +1,109 @@
 """The endpoint of one client wire: checks the caller, reads the request, and answers it."""
 
 import asyncio
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from starlette.requests import ClientDisconnect
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, StreamingResponse
+from starlette.responses import Response as Reply
 from starlette.types import Receive, Scope, Send
 
-from dragoman_gateway.access import Caller
+from dragoman_gateway.access import ANYONE, Caller
+from dragoman_gateway.access.page_rules import check_body_type
 from dragoman_gateway.bodies import repeated
-from dragoman_gateway.bodies.read import check_model, parse_object, parse_repeated, read_body
+from dragoman_gateway.bodies.read import check_model, parse_object, parse_repeated, read_body, read_headers
 from dragoman_gateway.endpoints.compaction import expand_compactions
-from dragoman_gateway.endpoints.exchange import Exchange
 from dragoman_gateway.errors import EndedError
-from dragoman_gateway.ids import PRESENT_REQUEST, new_request_id
 from dragoman_gateway.running.deferred_store import SPENDER, spender_of
-from dragoman_gateway.running.generation import Gateway
+from dragoman_gateway.running.generation import Gateway, Generation
 from dragoman_gateway.running.hops import mark_hop
-from dragoman_gateway.running.metrics import RequestRecord
+from dragoman_gateway.running.metrics import PRESENT_REQUEST, RequestRecord, new_request_id
 from dragoman_gateway.running.services import RequestServices, check_caller
-from dragoman_gateway.running.shares import name_owner
+from dragoman_gateway.running.shares import Share, name_holder, name_owner
 from dragoman_gateway.stored.turn import StoredTurn
 from dragoman_gateway.turn.answer import answer_streamed, answer_whole
 from dragoman_gateway.turn.errors import error_response
-from dragoman_gateway.turn.replies import DisconnectWatcher
+from dragoman_gateway.turn.replies import DisconnectWatcher, Response
 from dragoman_gateway.turn.request import ClientRequest, RequestResources
 from dragoman_gateway.turn.turn import Turn
-from dragoman_gateway.wires import Wire
+from dragoman_gateway.wires import RESPONSES, Wire
+
+
+@dataclass(slots=True, kw_only=True)
+class Exchange:
+    """One HTTP request that is being answered, as ASGI passes it, and the means to answer it."""
+
+    wire: Wire
+    scope: Scope
+    receive: Receive
+    send: Send
+    record: RequestRecord
+    headers: dict[str, str]
+    generation: Generation
+    gateway: Gateway
+    share: Share = field(init=False)
+    """What the request holds of its caller's share, as soon as the caller is known."""
+    holds_share: bool = field(default=False, init=False)
+    """Whether the share ends with this exchange."""
+    services: RequestServices = field(init=False)
+    """The services for a request that was read."""
+
+    @property
+    def request_id(self) -> str:
+        return self.record.request_id
+
+    async def authenticate(self, *, any_type: bool = False, resumed: str | None = None) -> Caller:
+        """Return the caller, whose share the request takes a part of. ``any_type``: whether the body may be a form.
+        ``resumed`` is the key that began what the request goes on with, if its client sends no key.
+
+        Raises AuthenticationError, UnavailableError if the key cannot be checked, what `Shares.enter` raises, and
+        DeniedError or ContentTypeError if there are no keys, and the request could be that of a page of another site.
+        """
+        if self.generation.tracing is not None:
+            self.generation.tracing.follow(self.headers)
+        caller = await self.generation.access.authenticate(self.headers, resumed)
+        if caller.key_id is None:
+            check_body_type(self.headers, untyped=self.wire.untyped_bodies, any_type=any_type)
+        self.record.key_id = caller.key_id
+        self.share = self.gateway.services.shares.enter(name_holder(caller, self.scope), self.generation.settings)
+        self.holds_share = True
+        return caller
+
+    async def reply(self, response: Response) -> None:
+        """Send the whole reply, and note its status."""
+        self.record.status = response.status
+        await response.send(self.send)
 
 
 class Endpoint:
     """An ASGI application for the path of one wire."""
+
+    is_billed: ClassVar[bool] = True
+    """Whether a caller who has nothing left may not ask."""
 
     def __init__(self, gateway: Gateway, wire: Wire) -> None:
         self._gateway = gateway
         self._wire = wire
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request_id = new_request_id()
-        PRESENT_REQUEST.set(request_id)
-        record, generation = RequestRecord(self._wire.name, request_id), None
-        services = RequestServices(self._gateway.services)
-        self._gateway.activity.running.add(record)
+        record, exchange = RequestRecord(self._wire.name, new_request_id()), None
+        PRESENT_REQUEST.set(record.request_id)
+        self._gateway.metrics.running.add(record)
         try:
-            generation = self._gateway.enter()
-            if generation.deferred_store is not None:
-                await generation.deferred_store.wait_for_room()
             exchange = Exchange(
                 wire=self._wire,
                 scope=scope,
                 receive=receive,
                 send=send,
                 record=record,
-                generation=generation,
-                services=services,
+                headers=read_headers(scope),
+                generation=self._gateway.enter(),
+                gateway=self._gateway,
             )
+            if exchange.generation.deferred_store is not None:
+                await exchange.generation.deferred_store.wait_for_room()
             mark_hop(exchange.headers, self._gateway.mark)
             await self.respond(exchange)
         except ClientDisconnect:
@@ -70,9 +118,10 @@ class Endpoint:
             await self._fail(error, record, send)
         finally:
             self._gateway.finish(record)
-            services.close()
-            if generation is not None:
-                await generation.leave()
+            if exchange is not None:
+                if exchange.holds_share:
+                    exchange.share.close()
+                await exchange.generation.leave()
 
     async def _fail(self, error: Exception, record: RequestRecord, send: Send) -> None:
         failed = error_response(self._wire, error, record.model, record.request_id)
@@ -81,11 +130,11 @@ class Endpoint:
 
     async def respond(self, exchange: Exchange) -> None:
         """Answer a request. Raises what its client gets as an error."""
-        services = exchange.services
         request, resources = await self.read(exchange)
-        turn = await exchange.share.work(len(request.body), partial(Turn, request, resources))
+        services, make_turn = exchange.services, partial(Turn, request, resources)
+        turn = await exchange.share.work(len(request.body), make_turn)
         if services.state is not None and await services.load_state(request.caller):
-            turn = await exchange.share.work(len(request.body), partial(Turn, request, resources))
+            turn = await exchange.share.work(len(request.body), make_turn)
         if services.stored is not None and services.stored.background:
             await self._start(exchange, services.stored, turn)
             return
@@ -108,9 +157,9 @@ class Endpoint:
         turn.request.record = RequestRecord(self._wire.name, exchange.request_id)
         turn.request.record.key_id = exchange.record.key_id
         turn.request.record.model = turn.request.model
-        self._gateway.activity.running.add(turn.request.record)
+        self._gateway.metrics.running.add(turn.request.record)
         generation.in_flight += 1  # it counts until the run ends
-        share = exchange.services.hand_over()
+        share, exchange.holds_share = exchange.share, False
 
         async def run(receive: Receive, send: Send) -> None:
             try:
@@ -125,11 +174,11 @@ class Endpoint:
         except BaseException:
             generation.in_flight -= 1
             share.close()
-            self._gateway.activity.running.discard(turn.request.record)
+            self._gateway.metrics.running.discard(turn.request.record)
             raise
         exchange.record.status = 200
         head = {"x-dragoman-request-id": exchange.request_id}
-        reply: Response = JSONResponse(response.response, headers=head)
+        reply: Reply = JSONResponse(response.response, headers=head)
         if stored.streamed:
             head["cache-control"] = "no-cache"
             reply = StreamingResponse(background.follow(response), media_type="text/event-stream", headers=head)
@@ -145,25 +194,24 @@ class Endpoint:
 
     async def read(self, exchange: Exchange) -> tuple[ClientRequest, RequestResources]:
         """Return the request, and what it is asked with. Raises what its client gets as an error."""
-        record, headers = exchange.record, exchange.headers
+        record, headers, generation = exchange.record, exchange.headers, exchange.generation
         caller = await exchange.authenticate()
-        await self.admit(exchange, caller)
-        body = await read_body(exchange.receive, headers, exchange.generation.settings, exchange.share)
+        if caller is not ANYONE:  # what can be checked before the body is read
+            check_caller(caller, self._wire.name)
+            if self.is_billed:
+                await generation.access.check(caller, generation.prices)
+        body = await read_body(exchange.receive, headers, generation.settings, exchange.share)
         request = await exchange.share.work(len(body), partial(self._parse, exchange, caller, body))
-        record.model = exchange.generation.known_name(request.model)
-        SPENDER.set(spender_of(caller.key_id, headers.get("x-dragoman-tag", "")))
-        resources = await exchange.generation.resources_for(request.requested_model, caller)
-        request = await exchange.services.prepare(expand_compactions(request, resources.state_sealer))
-        exchange.services.client = exchange.generation.client
-        resources.state_store, resources.labels = exchange.services.state, exchange.services.labels
+        record.model = generation.known_name(request.model)
+        if generation.deferred_store is not None:
+            SPENDER.set(spender_of(caller.key_id, headers.get("x-dragoman-tag", "")))
+        resources = await generation.resources_for(request.requested_model, caller)
+        if self._wire is RESPONSES:
+            request = expand_compactions(request, resources.state_sealer)
+        exchange.services = services = RequestServices(self._gateway.services, generation.client, exchange.share)
+        request = await services.prepare(request)
+        resources.state_store, resources.labels = services.state, self._gateway.services.labels
         return request, resources
-
-    async def admit(self, exchange: Exchange, caller: Caller) -> None:
-        """Check all that can be checked before the body is read. Raises PermissionDeniedError, and what the access
-        raises if nothing is left for any request.
-        """
-        check_caller(caller, self._wire.name)
-        await exchange.generation.access.check(caller, exchange.generation.prices)
 
     def _parse(self, exchange: Exchange, caller: Caller, body: bytes) -> ClientRequest:
         headers, scope, kept = exchange.headers, exchange.scope, None
@@ -179,7 +227,7 @@ class Endpoint:
             body=body,
             kept=kept,
             caller=caller,
-            request_id=exchange.request_id,
+            request_id=exchange.record.request_id,
             record=exchange.record,
         )
 

@@ -1,24 +1,27 @@
 """Endpoints that are not turns: models, health, metrics, and addresses that do not exist."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Match, Route
 
-from dragoman_gateway.access import OpenAccess
+from dragoman import get_adapter
+from dragoman.errors import DragomanError, NotFoundError
+from dragoman_gateway.access import Caller, OpenAccess
 from dragoman_gateway.bodies.read import read_headers
 from dragoman_gateway.database import DatabaseUnavailableError
 from dragoman_gateway.endpoints.metrics_page import CONTENT_TYPE, metrics_page
 from dragoman_gateway.endpoints.openapi import openapi
 from dragoman_gateway.errors import ClientError, DeniedError, NoAddressError, UnavailableError
-from dragoman_gateway.ids import new_request_id
 from dragoman_gateway.keys.admission import spend_page
-from dragoman_gateway.models.listing import find_model, list_models
+from dragoman_gateway.models.names import Models
 from dragoman_gateway.running.generation import Gateway
+from dragoman_gateway.running.metrics import new_request_id
 from dragoman_gateway.turn.errors import error_response
-from dragoman_gateway.wires import Wire, wire_of
+from dragoman_gateway.wires import MESSAGES, Wire, wire_of
 
 
 def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function inside is a page
@@ -44,7 +47,7 @@ def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function insi
             try:
                 access.rules.check(read_headers(request.scope))
             except (ClientError, DeniedError) as error:
-                return _error(wire_of(request.headers), error)
+                return error_page(wire_of(request.headers), error)
         return Response(metrics_page(gateway.whole_status()), media_type=CONTENT_TYPE, headers=which())
 
     async def spend(request: Request) -> Response:
@@ -54,9 +57,9 @@ def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function insi
             return JSONResponse(await spend_page(services.admission.ledger, services.cache, caller))
         except DatabaseUnavailableError:
             busy = UnavailableError("spend cannot be read at the moment: try again", retry_after=5)
-            return _error(wire_of(request.headers), busy)
+            return error_page(wire_of(request.headers), busy)
         except Exception as error:
-            return _error(wire_of(request.headers), error)
+            return error_page(wire_of(request.headers), error)
 
     async def root(request: Request) -> Response:
         if "text/html" in request.headers.get("accept", ""):  # a browser
@@ -78,11 +81,11 @@ def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function insi
             caller = await generation.access.authenticate(read_headers(request.scope))
             return JSONResponse(page(generation.models, caller, wire_of(request.headers), request))
         except Exception as error:
-            return _error(wire_of(request.headers), error)
+            return error_page(wire_of(request.headers), error)
 
     async def no_socket(request: Request) -> Response:
         """Tell a client that wants a websocket to use HTTP: with 426 it does so at once."""
-        return _error(
+        return error_page(
             wire_of(request.headers, "responses"), _NoSocketError("use POST: this gateway does not serve websockets")
         )
 
@@ -107,7 +110,8 @@ class _MethodError(ClientError):
     status = 405
 
 
-def _error(wire: Wire, error: Exception) -> Response:
+def error_page(wire: Wire, error: Exception) -> Response:
+    """Return an error as the wire's provider would send it, outside of a turn."""
     written = error_response(wire, error, "", new_request_id())
     reply = Response(written.body, written.status)
     reply.raw_headers += written.headers
@@ -117,11 +121,11 @@ def _error(wire: Wire, error: Exception) -> Response:
 async def _not_found(request: Request, error: Exception) -> Response:
     path = request.url.path
     hint = "give the base URL without /v1" if path.startswith("/v1/v1/") else "/openapi.json lists the addresses"
-    return _error(wire_of(request.headers), NoAddressError(f"there is no address {path!r:.120}; {hint}"))
+    return error_page(wire_of(request.headers), NoAddressError(f"there is no address {path!r:.120}; {hint}"))
 
 
 async def _wrong_method(request: Request, error: Exception) -> Response:
-    reply = _error(wire_of(request.headers), _MethodError(f"{request.method} is not possible here"))
+    reply = error_page(wire_of(request.headers), _MethodError(f"{request.method} is not possible here"))
     routes = [each for each in request.app.routes if isinstance(each, Route)]
     path = next(each.path for each in routes if each.matches(request.scope)[0] is not Match.NONE)
     methods = {method for each in routes if each.path == path for method in each.methods or ()}
@@ -131,3 +135,67 @@ async def _wrong_method(request: Request, error: Exception) -> Response:
 
 HANDLERS: Mapping[Any, Any] = {404: _not_found, 405: _wrong_method}
 """Answers requests without a route."""
+
+
+_CREATED = "2026-01-01T00:00:00Z"
+_CREATED_SECONDS = 1767225600
+"""A fixed time: the names are the gateway's own, and clients require one."""
+_MAX_PAGE = 1000
+
+
+def list_models(models: Models, caller: Caller, wire: Wire, request: Request) -> Mapping[str, Any]:
+    """Return the models that the caller may use: the names of the settings and the aliases."""
+    entries = [_entry(name, models.target(name), wire) for name in models.names(caller)]
+    if wire is not MESSAGES:
+        return {"object": "list", "data": entries}
+    return _page(entries, request.query_params)
+
+
+def find_model(models: Models, caller: Caller, wire: Wire, request: Request) -> Mapping[str, Any]:
+    """Return one model. Raises NotFoundError and PermissionDeniedError."""
+    name = request.path_params["model"]
+    return _entry(name, models.resolve(name, caller).model, wire)
+
+
+def _page(entries: list[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
+    """Return the part of the list that the client asks for."""
+    ids = [entry["id"] for entry in entries]
+    start, end = 0, len(entries)
+    if (after := query.get("after_id")) is not None:
+        start = _place(ids, after) + 1
+    if (before := query.get("before_id")) is not None:
+        end = _place(ids, before)
+    limit = query.get("limit", "20")
+    size = min(max(int(limit), 1), _MAX_PAGE) if limit.isdigit() and len(limit) < 6 else 20
+    if "before_id" in query:
+        start = max(end - size, start)
+    shown = entries[start : min(start + size, end)]
+    return {
+        "data": shown,
+        "has_more": start + len(shown) < end or ("before_id" in query and start > 0),
+        "first_id": shown[0]["id"] if shown else None,
+        "last_id": shown[-1]["id"] if shown else None,
+    }
+
+
+def _place(ids: list[str], name: str) -> int:
+    if name not in ids:
+        raise NotFoundError(f"there is no model {name!r:.120} in the list")
+    return ids.index(name)
+
+
+def _entry(name: str, target: str, wire: Wire) -> dict[str, Any]:
+    if wire is not MESSAGES:
+        return {"id": name, "object": "model", "created": _CREATED_SECONDS, "owned_by": target.partition(":")[0]}
+    entry = {
+        "type": "model",
+        "id": name,
+        "display_name": name,
+        "created_at": _CREATED,
+        "max_input_tokens": None,
+        "max_tokens": None,
+    }
+    with suppress(DragomanError):
+        facts = get_adapter(target).capabilities
+        entry |= {"max_input_tokens": facts.max_context_tokens, "max_tokens": facts.max_output_tokens}
+    return entry

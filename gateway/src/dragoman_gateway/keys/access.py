@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 
 from dragoman.errors import AuthenticationError, InvalidRequestError, OverloadedError
 from dragoman.limits import Budget, Governor, Limit, MeasureUsage
-from dragoman_gateway.access import Caller, OpenAccess, PageRules, Prices
+from dragoman_gateway.access import Caller, OpenAccess, Prices
+from dragoman_gateway.access.page_rules import PageRules
 from dragoman_gateway.keys import secrets
 from dragoman_gateway.keys.admission import Admission
 from dragoman_gateway.keys.key_store import KeyCache

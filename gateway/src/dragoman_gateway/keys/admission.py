@@ -13,8 +13,7 @@ from uuid import uuid4
 from dragoman.errors import DragomanError, UnpricedModelError
 from dragoman.events import StreamEvent
 from dragoman.limits import MaxUsage, MeasureUsage, Reservation
-from dragoman.limits.settlement import charged_use, is_ended_here, is_unreadable
-from dragoman.limits.usage import ReservedOutput
+from dragoman.limits.reservation import ReservedOutput, charged_use, is_ended_here, is_unreadable
 from dragoman.logs import get_logger
 from dragoman.messages import CostStatus, TokenUsage, Usage
 from dragoman.session.effects import Abandoned, Broken, Failed, Perform, SendOutcome

@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Annotated
 
@@ -144,7 +145,11 @@ class Deployments:
         paused = sorted((each for each in self.all if each.paused_until > now), key=lambda each: each.paused_until)
         order: list[Deployment] = []
         while ready:
-            order.append(ready.pop(self._pick([each.weight for each in ready])))
+            drawn = self._draw() * sum(each.weight for each in ready)
+            # The one in whose part of all weights the number lies; the first one if none has a weight.
+            reached = accumulate(each.weight for each in ready)
+            picked = next((index for index, end in enumerate(reached) if drawn < end), 0)
+            order.append(ready.pop(picked))
         return (*order, *paused)
 
     def report(self, deployment: Deployment, error: DragomanError | None) -> None:
@@ -153,17 +158,6 @@ class Deployments:
             return
         if error is None or (may_help_elsewhere(error) and not isinstance(error, _OWN)):
             deployment.report(error, self._clock())
-
-    def _pick(self, weights: Sequence[int]) -> int:
-        total = sum(weights)
-        if total == 0:
-            return 0
-        drawn = self._draw() * total
-        for index, weight in enumerate(weights):
-            drawn -= weight
-            if drawn < 0:
-                return index
-        return len(weights) - 1
 
 
 def costs_nothing(error: Exception) -> bool:

@@ -25,9 +25,8 @@ class Models:
             name: self._alone(places) if isinstance(places, str) else build(places, client, dict(os.environ))
             for name, places in names.items()
         }
-        targets = [(name, each.model) for name, each in self._deployments.items()]
-        self._exact = {name: model for name, model in targets if not _is_pattern(name)}
-        self._patterns = tuple((name, model) for name, model in targets if _is_pattern(name))
+        self._exact = {name: each for name, each in self._deployments.items() if not _is_pattern(name)}
+        self._patterns = tuple((name, each) for name, each in self._deployments.items() if _is_pattern(name))
         router = client.config.router
         self._aliases = None if router is None else router.aliases
 
@@ -36,15 +35,10 @@ class Models:
 
         Raises NotFoundError with the nearest names, and PermissionDeniedError if the caller may not use the model.
         """
-        rule, model = self._find(name)
-        if not self._allows(caller, name, model):
+        found = self._exact.get(name) or self._find(name)
+        if caller.models and not self._allows(caller, name, found.model):
             raise ModelDeniedError(f"{name!r:.120}")
-        return self._deployments.get(rule) or self._alone(model)
-
-    @property
-    def configured(self) -> tuple[str, ...]:
-        """All models that the names of the settings may use."""
-        return tuple(dict.fromkeys(place.model for place in self.places))
+        return found
 
     @property
     def places(self) -> tuple[Deployment, ...]:
@@ -52,7 +46,8 @@ class Models:
         return tuple(place for each in self._deployments.values() for place in each.all)
 
     def rule_for(self, name: str, caller: Caller) -> Callable[[str], bool] | None:
-        """Return the rule that each model has to pass that is asked for the name; None for no rule.
+        """Return the rule that each model has to pass that is asked for the name; None for no rule, as for all callers
+        who may use every model.
 
         A caller who may use the name gets whatever the settings mean by it. One who may use some models gets no others
         by a name, a rule of the router or a fallback.
@@ -70,7 +65,7 @@ class Models:
 
     def target(self, name: str) -> str:
         """Return the model that answers for the name. Raises NotFoundError."""
-        return self._find(name)[1]
+        return (self._exact.get(name) or self._find(name)).model
 
     def _alone(self, model: str) -> Deployments:
         """Return the only deployment of a model."""
@@ -81,39 +76,29 @@ class Models:
             fnmatchcase(each, pattern) for pattern in caller.models for each in (name, model)
         )
 
-    def _find(self, name: str) -> tuple[str, str]:
-        """Return the name or pattern of the settings, empty if it is another, and the model.
+    def _find(self, name: str) -> Deployments:
+        """Return the deployments for a name that the settings do not have literally.
 
         A pattern without a colon matches no ``provider:model``, so that ``*`` applies only to other names.
         """
-        if (model := self._exact.get(name)) is not None:
-            return name, model
-        own, reason = _as_model(name)
-        for pattern, model in self._patterns:
-            if fnmatchcase(name, pattern) and (own is None or ":" in pattern):
-                return pattern, model
-        if own is not None:
-            return "", own
+        is_model, reason = ":" in name, ""
+        if is_model:
+            try:
+                get_adapter(name)
+            except UnknownProviderError as error:
+                is_model, reason = False, str(error)
+        for pattern, deployments in self._patterns:
+            if fnmatchcase(name, pattern) and (not is_model or ":" in pattern):
+                return deployments
+        if is_model:
+            return self._alone(name)
         with suppress(UnknownProviderError):
-            return "", str(get_adapter(name).model_id) if self._aliases is None else self._aliases.resolve(name)
-        raise NotFoundError(reason or f"there is no model {name!r:.120}{self._hint(name)}")
-
-    def _hint(self, name: str) -> str:
-        near = difflib.get_close_matches(name, self._exact, n=3, cutoff=0.4)
-        if near:
-            return f"; near names are {', '.join(near)}"
-        return "; name it as provider:model, such as anthropic:claude-opus-5-5"
-
-
-def _as_model(name: str) -> tuple[str | None, str]:
-    """Return the name if it is a ``provider:model``, else None and the reason why it is not."""
-    if ":" not in name:
-        return None, ""
-    try:
-        get_adapter(name)
-    except UnknownProviderError as error:
-        return None, str(error)
-    return name, ""
+            return self._alone(
+                str(get_adapter(name).model_id) if self._aliases is None else self._aliases.resolve(name)
+            )
+        near = ", ".join(difflib.get_close_matches(name, self._exact, n=3, cutoff=0.4))
+        hint = f"near names are {near}" if near else "name it as provider:model, such as anthropic:claude-opus-5-5"
+        raise NotFoundError(reason or f"there is no model {name!r:.120}; {hint}")
 
 
 def _is_pattern(name: str) -> bool:

@@ -1,4 +1,5 @@
-"""The status board of one gateway's workers: each worker writes its status there, and any of them can show all of it.
+"""The status of a worker, and the board of one gateway's workers: each worker writes its status there, and any of them
+can show all of it.
 
 It is a folder of the first process, with a file for each worker and one for the counts of workers that have ended.
 """
@@ -6,10 +7,14 @@ It is a folder of the first process, with a file for each worker and one for the
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dragoman_gateway.running.metrics import Metrics, Running
 
 VARIABLE = "DRAGOMAN_GATEWAY_BOARD"
 """The folder, for the workers that the first process starts."""
@@ -40,6 +45,10 @@ class Board:
         for file in sorted(self._folder.glob("worker-*.json")):
             if file.name != f"worker-{self._own}.json" and (status := _read(file)):
                 yield status
+
+    def waiting(self, kind: str) -> Iterator[int]:
+        """Yield how much waits to be stored at each of the other workers."""
+        return (Status.model_validate(each).waiting.get(kind, 0) for each in self.others())
 
     def ended(self) -> dict[str, Any]:
         """Return the counts of workers that ended."""
@@ -74,3 +83,56 @@ def _read(file: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found
+
+
+class Status(BaseModel):
+    """The status of a worker, or the sum of several. ``metrics`` is what `Metrics` dumps."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    workers: dict[str, str] = Field(default_factory=dict)
+    """The version of the configuration that each worker has, by its name."""
+    in_flight: int = 0
+    estimated: int = 0
+    dropped: dict[str, int] = Field(default_factory=dict)
+    available: dict[str, bool] = Field(default_factory=dict)
+    waiting: dict[str, int] = Field(default_factory=dict)
+    """What waits to be stored, by kind."""
+    waiting_seconds: float = 0.0
+    """How long the oldest request that waits has waited."""
+    busy: dict[str, dict[str, int]] = Field(default_factory=dict)
+    """Transactions that waited too long, by their lane, and by what they waited for."""
+    metrics: dict[str, Any] = Field(default_factory=dict)
+    running: list[Running] = Field(default_factory=list)
+
+    def counted(self) -> "Status":
+        """Return what stays true when the worker has ended."""
+        return Status(estimated=self.estimated, dropped=self.dropped, busy=self.busy, metrics=self.metrics)
+
+
+def total(statuses: Sequence[Status]) -> Status:
+    """Return the sum. A server is available if it is so for all, and the longest wait counts."""
+    metrics = Metrics()
+    for each in statuses:
+        metrics.add(each.metrics)
+    lanes = {lane for each in statuses for lane in each.busy}
+    return Status(
+        workers={name: version for each in statuses for name, version in each.workers.items()},
+        in_flight=sum(each.in_flight for each in statuses),
+        estimated=sum(each.estimated for each in statuses),
+        dropped=_sum([each.dropped for each in statuses]),
+        available={
+            name: all(each.available.get(name, True) for each in statuses)
+            for name in {name: None for each in statuses for name in each.available}
+        },
+        waiting=_sum([each.waiting for each in statuses]),
+        waiting_seconds=max((each.waiting_seconds for each in statuses), default=0.0),
+        busy={lane: _sum([each.busy.get(lane, {}) for each in statuses]) for lane in sorted(lanes)},
+        metrics=metrics.dump(),
+        running=[run for each in statuses for run in each.running],
+    )
+
+
+def _sum(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    names = {name: None for part in parts for name in part}
+    return {name: sum(part.get(name, 0) for part in parts) for name in names}

@@ -117,7 +117,10 @@ class DeferredStore:
         **fields: Any,
     ) -> _Noted:
         """Queue a request. The ids of its calls are not stored: the client has them."""
-        new = _new_part(messages)
+        # The messages after the last reply of an earlier request, and the reply to this one.
+        replies = [place for place, message in enumerate(messages) if message.role is Role.ASSISTANT]
+        earlier = replies[:-1] if replies[-1:] == [len(messages) - 1] else replies
+        new = tuple(messages[earlier[-1] + 1 :] if earlier else messages)
         names = {message.id for message in new}
         kept = {name: each for name, each in (extensions or {}).items() if name in names}
         spender = SPENDER.get()
@@ -198,7 +201,9 @@ class DeferredStore:
                         self._note_again(batch[end:])
                         return False
                 return True
-            if _may_work_later(error):
+            # The store names a cause if the database failed, and not the request.
+            has_cause = error.__cause__ is not None and not isinstance(error, ConflictError)
+            if has_cause or isinstance(error, StoreBusyError):
                 self._error = error
                 self._note_again(batch, at_end=True)
                 return False
@@ -226,16 +231,3 @@ def spender_of(key_id: str | None, tag: str) -> dict[str, str]:
     """Return what is stored of the key and of the tag that its client chose."""
     named = {"key": key_id, "tag": tag.strip()[:_MAX_TAG]}
     return {name: value for name, value in named.items() if value}
-
-
-def _may_work_later(error: DragomanError) -> bool:
-    """Whether the database failed, and not the request: the store names the cause then."""
-    return isinstance(error, StoreBusyError) or (error.__cause__ is not None and not isinstance(error, ConflictError))
-
-
-def _new_part(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the messages after the last reply of an earlier request, and the reply to this one."""
-    found = [place for place, message in enumerate(messages) if message.role is Role.ASSISTANT]
-    if found and found[-1] == len(messages) - 1:
-        found.pop()
-    return tuple(messages[found[-1] + 1 :] if found else messages)

@@ -1,15 +1,28 @@
 """The settings and the client that all requests share: one generation, which a reload replaces as a whole."""
 
 import asyncio
+import importlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import lru_cache, partial
+from typing import Any, ClassVar, Literal
 from weakref import WeakSet
 
-from dragoman import AsyncClient
+from dragoman import (
+    Adapter,
+    AdapterOptions,
+    AsyncClient,
+    Limits,
+    Message,
+    RequestContext,
+    Role,
+    TextBlock,
+    get_adapter,
+)
+from dragoman.credentials.target import TargetFinder
 from dragoman.errors import ConfigurationError, DragomanError
 from dragoman.limits import Budget, Governor, Limit
 from dragoman.logs import get_logger
@@ -17,27 +30,21 @@ from dragoman.pricing import price_table
 from dragoman.store import Store
 from dragoman.transport import close_idle_connections_async
 from dragoman.transport.retry import retry_within
-from dragoman_gateway.access import Access, Caller, OpenAccess, Prices
+from dragoman_gateway.access import ANYONE, Access, Caller, OpenAccess, Prices
 from dragoman_gateway.bodies.repeated import RepeatedParts
 from dragoman_gateway.errors import RETRY_SECONDS, ClientError, EndingError, UnavailableError
 from dragoman_gateway.models.deployments import FallbackQuota
 from dragoman_gateway.models.names import Models
-from dragoman_gateway.running.activity import Activity
-from dragoman_gateway.running.board import Board
-from dragoman_gateway.running.callers import CallerClients
+from dragoman_gateway.running.board import Board, Status, total
 from dragoman_gateway.running.deferred_store import DeferredStore
 from dragoman_gateway.running.hops import new_mark
 from dragoman_gateway.running.metrics import Metrics, RequestRecord
-from dragoman_gateway.running.preload import missing_keys, preload
 from dragoman_gateway.running.services import Services
 from dragoman_gateway.running.state_keys import state_keys
-from dragoman_gateway.running.status import Status, total
 from dragoman_gateway.server.logs import log_request
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.turn.request import RequestResources
-
-if TYPE_CHECKING:
-    from dragoman_gateway.running.tracing import Tracing
+from dragoman_gateway.wires import WIRES
 
 logger = get_logger("dragoman.gateway")
 
@@ -49,6 +56,60 @@ _SHOW_SHARE = 20
 """How many times as long as it takes a worker waits before it shows its status again."""
 _CUT_SECONDS = 5.0
 """How long requests that the server has cut off may take to leave their providers, and to book what they spent."""
+_MAX_CLIENTS = 10_000
+
+
+class Tracing:
+    """Makes spans by the library's conventions. They go to the tracer provider that the program has set."""
+
+    def __init__(self, form: Literal["spans", "content"]) -> None:
+        """``content`` writes the content of messages into the spans. Raises MissingExtraError without OpenTelemetry."""
+        from dragoman.events import EventBus, Telemetry  # imported late, with what follows: they need an extra
+
+        self._telemetry = Telemetry(message_content=form == "content")
+        from opentelemetry.context import attach
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        self._attach, self._propagator = attach, TraceContextTextMapPropagator()
+        self.bus = EventBus()
+        self.bus.subscribe(self._telemetry)
+
+    def follow(self, headers: Mapping[str, str]) -> None:
+        """Make the client's span the present one of this task. A header that cannot be read changes nothing."""
+        if "traceparent" in headers:
+            self._attach(self._propagator.extract(headers))
+
+    def close(self) -> None:
+        """Write what is left, and end all spans."""
+        self.bus.close()
+        self._telemetry.close()
+
+
+class CallerClients:
+    """Derives the clients of callers with budgets and limits that are counted in this process. They share connections,
+    policy, store and prices."""
+
+    def __init__(self, limits: Limits | None) -> None:
+        """``limits`` apply to every caller."""
+        self._common = () if limits is None else limits.limits
+        self._derive = lru_cache(_MAX_CLIENTS)(self._with_bounds)
+        self._count = lru_cache(_MAX_CLIENTS)(self._limits_of)
+
+    def client_for(self, client: AsyncClient, bounds: Sequence[Budget | Limit]) -> AsyncClient:
+        """Return that client with the budgets and limits of a caller."""
+        return self._derive(client, tuple(bounds)) if bounds else client
+
+    def _with_bounds(self, client: AsyncClient, bounds: tuple[Budget | Limit, ...]) -> AsyncClient:
+        budgets = tuple(each for each in bounds if isinstance(each, Budget))
+        if budgets:
+            client = client.with_(budgets=(*client.config.budgets, *budgets))
+        limits = self._count(bounds)
+        return client if limits is None else client.with_(limits=limits)
+
+    def _limits_of(self, bounds: tuple[Budget | Limit, ...]) -> Limits | None:
+        """Return what counts the limits of a caller, over all deployments; None without any."""
+        limits = tuple(each for each in bounds if isinstance(each, Limit))
+        return Limits((*self._common, *limits)) if limits else None
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -70,7 +131,7 @@ class Generation:
     access: Access = field(init=False)
     deferred_store: DeferredStore | None = field(init=False)
     """Stores requests after their replies; None if the client has no store."""
-    tracing: "Tracing | None" = field(default=None, init=False)
+    tracing: Tracing | None = field(default=None, init=False)
     """Makes spans; None if the settings want none, or if the client has an event bus of its own."""
     models: Models = field(init=False)
     callers: CallerClients = field(init=False)
@@ -92,22 +153,18 @@ class Generation:
                 DeferredStore(store, capacity=self.settings.max_unstored) if isinstance(store, Store) else None
             )
         if self.settings.telemetry != "off" and self.client.config.events is None:
-            from dragoman_gateway.running.tracing import Tracing  # imported late: it needs an extra
-
             self.tracing = Tracing(self.settings.telemetry)
-        self.models = Models(self.settings.models, self._asking_client())
-        self.callers = CallerClients(self.client.config.limits)
-        self.repeated = RepeatedParts(self.settings.max_repeated, self.settings.repeated_seconds)
-        self.prices = self.client.config.prices or price_table()
-
-    def _asking_client(self) -> AsyncClient:
-        """Return the client that asks: it stores after the replies, and no text of a client chooses its model."""
         asking, router = self.client, self.client.config.router
         if self.deferred_store is not None:
             asking = asking.with_(store=self.deferred_store)
         if self.tracing is not None:
             asking = asking.with_(events=self.tracing.bus)
-        return asking if router is None else asking.with_(router=router.without_mentions())
+        if router is not None:  # no text of a client chooses its model
+            asking = asking.with_(router=router.without_mentions())
+        self.models = Models(self.settings.models, asking)
+        self.callers = CallerClients(self.client.config.limits)
+        self.repeated = RepeatedParts(self.settings.max_repeated, self.settings.repeated_seconds)
+        self.prices = self.client.config.prices or price_table()
 
     async def resources_for(self, model: str, caller: Caller) -> RequestResources:
         """Return what a request of the caller is asked with. From now on, only its client retries it, or the gateway
@@ -115,13 +172,16 @@ class Generation:
         ClientError for a name that is too long."""
         self.known_name(model)
         retry_within(self.settings.first_event_seconds if self.settings.own_retries else 0.0)
-        bounds = await self.access.limits_for(caller)
-        governor = self.access.governor_for(caller, self.prices)
+        bounds: tuple[Budget | Limit, ...] = ()
+        governor: Governor | None = None
+        if caller is not ANYONE:
+            bounds = await self.access.limits_for(caller)
+            governor = self.access.governor_for(caller, self.prices)
         return RequestResources(
             deployments=self.models.resolve(model, caller),
             client_for=partial(self.callers.client_for, bounds=bounds),
             quota=self.quota,
-            may_ask=self.models.rule_for(model, caller),
+            may_ask=self.models.rule_for(model, caller) if caller.models else None,
             governors=() if governor is None else (governor,),
             check=partial(self.access.check, caller, self.prices),
             state_sealer=state_keys(),
@@ -147,10 +207,27 @@ class Generation:
             raise ClientError(f"model: a name has at most {self.settings.max_name} characters")
         return model
 
-    def warn_of_missing_keys(self) -> None:
-        """Log which models of the settings lack something, such as a key, which may still be stored while the gateway
-        runs."""
-        for problem, models in missing_keys(self.models.places).items():
+    def preload(self) -> None:
+        """Load what the first request would otherwise load while all others wait: adapters, prices, the HTTP client. It
+        sends nothing. What a model of the settings lacks, such as a key, is logged: it may still be stored while the
+        gateway runs."""
+        importlib.import_module("aiohttp")
+        for wire in WIRES:
+            _rehearse(wire.adapter(""))
+        missing: dict[str, list[str]] = {}
+        for place in self.models.places:
+            adapter = get_adapter(place.model)
+            with suppress(DragomanError):  # a wrong setting is the error of its requests
+                price_table().find(place.model)
+                _rehearse(adapter)
+            settings = (place.client.config.providers or {}).get(adapter.provider, {})
+            if adapter.transport != "http" or "client" in settings:  # it authenticates in a way of its own
+                continue
+            try:
+                TargetFinder(settings.get("api_key"), settings.get("base_url")).target(adapter)
+            except ConfigurationError as error:
+                missing.setdefault(str(error), []).append(place.model)
+        for problem, models in missing.items():
             logger.warning("requests to %s will fail: %s", ", ".join(models), problem)
 
     def take_over(self) -> None:
@@ -198,7 +275,6 @@ class Gateway:
         self.services = Services(generation.settings, board, self.show)
         self.current = self._with_access(generation)
         self.metrics = Metrics()
-        self.activity = Activity()
         self.draining = False
         self.mark = new_mark()
         """The mark in each outgoing request, by which the gateway refuses one that comes back."""
@@ -215,13 +291,6 @@ class Gateway:
         running = self.current.in_flight
         return running + sum(each.in_flight for each in self._old) if self._old else running
 
-    @property
-    def dropped(self) -> dict[str, int]:
-        """What could not be stored or counted because a server did not answer, by kind."""
-        generations = (self.current, *self._old)
-        stored = sum(each.deferred_store.dropped for each in generations if each.deferred_store is not None)
-        return {**self.services.dropped(), "request": stored}
-
     def enter(self) -> Generation:
         """Begin a request. Raises UnavailableError while the gateway ends, and without a store that it needs."""
         current = self.current
@@ -235,8 +304,7 @@ class Gateway:
 
     def finish(self, record: RequestRecord) -> None:
         """Count a request that has ended, and log it."""
-        self.metrics.count(record)
-        self.activity.end(record)
+        self.metrics.end(record)
         log_request(record)
 
     def drain(self) -> None:
@@ -263,7 +331,13 @@ class Gateway:
                 logger.error("the configuration was not reloaded: not all workers could read it, or read the same")
                 await new.close()
                 return False
-            await self._replace(new)
+            old, self.current = self.current, new
+            new.take_over()
+            old.replaced = True
+            self._old.add(old)
+            self.show()
+            if old.in_flight == 0:
+                await old.close()
         logger.info("the configuration %s was reloaded", new.version)
         return True
 
@@ -283,19 +357,19 @@ class Gateway:
 
     def status(self) -> Status:
         """Return the status of this worker."""
-        services, behind = self.services, self.current.deferred_store
+        services, behind, generations = self.services, self.current.deferred_store, (self.current, *self._old)
+        unstored = sum(each.deferred_store.dropped for each in generations if each.deferred_store is not None)
         return Status(
             workers={str(os.getpid()): self.current.version},
             in_flight=self.in_flight,
             estimated=services.admission.estimated,
-            dropped=self.dropped,
+            dropped={**services.dropped(), "request": unstored},
             available=services.available(),
             waiting={**services.waiting(), "request": 0 if behind is None else behind.backlog},
             waiting_seconds=0.0 if behind is None else behind.age,
             busy=services.busy(),
             metrics=self.metrics.dump(),
-            activity=self.activity.dump(),
-            running=self.activity.running_now(),
+            running=self.metrics.running_now(),
         )
 
     def whole_status(self) -> Status:
@@ -306,10 +380,16 @@ class Gateway:
 
     async def _read(self, load: Callable[[Generation], Generation]) -> Generation:
         """Return the generation that the configuration describes. A server that is busy or away is asked again."""
+
+        def read() -> Generation:
+            generation = self._with_access(load(self.current))
+            generation.preload()
+            return generation
+
         deadline = time.monotonic() + _READ_SECONDS
         while True:
             try:
-                return await asyncio.to_thread(self._reload, load)
+                return await asyncio.to_thread(read)
             except ConfigurationError:
                 raise
             except (DragomanError, OSError):
@@ -331,15 +411,6 @@ class Gateway:
         self._prepared = {"number": order, **outcome}
         self.show()
 
-    async def _replace(self, new: Generation) -> None:
-        old, self.current = self.current, new
-        new.take_over()
-        old.replaced = True
-        self._old.add(old)
-        self.show()
-        if old.in_flight == 0:
-            await old.close()
-
     def _shown(self) -> dict[str, Any]:
         return {**self.status().model_dump(mode="json"), "prepared": self._prepared}
 
@@ -355,18 +426,21 @@ class Gateway:
             await each.close()
         await close_idle_connections_async()
 
-    def preload(self) -> None:
-        """Load what the first request would load, and say which models lack a key."""
-        preload(self.current.models.configured)
-        self.current.warn_of_missing_keys()
-
-    def _reload(self, load: Callable[[Generation], Generation]) -> Generation:
-        generation = self._with_access(load(self.current))
-        preload(generation.models.configured)
-        generation.warn_of_missing_keys()
-        return generation
-
     def _with_access(self, generation: Generation) -> Generation:
         if generation.own_access is None:
             generation.access = self.services.access(generation.settings)
         return generation
+
+
+def _rehearse(adapter: Adapter) -> None:
+    """Write and read a request and a reply: modules load each other when they first run."""
+    with suppress(DragomanError):
+        context = RequestContext.for_model(str(adapter.model_id), state_sealer=state_keys())
+        question, answer = (
+            Message(session_id=context.session_id, role=role, content=(TextBlock(text="Hello"),))
+            for role in (Role.USER, Role.ASSISTANT)
+        )
+        request = adapter.to_wire([question], [], AdapterOptions(context=context))
+        adapter.from_wire_request(request.body, context)
+        adapter.from_wire_request(request.body, RequestContext(model="another:model"))
+        adapter.to_wire_response(answer, context)

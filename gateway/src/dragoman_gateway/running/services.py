@@ -1,19 +1,19 @@
 """Services that all replicas share and that outlive a reload: keys, spend, stored responses, owners of ids."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 from sqlalchemy import Connection, select
 from starlette.types import Message, Send
 
 from dragoman import AsyncClient
 from dragoman.limits import Limits
-from dragoman_gateway.access import Access, Caller, OpenAccess, PageRules
+from dragoman_gateway.access import Access, Caller, OpenAccess
 from dragoman_gateway.access.owned_ids import OwnedIds, find_made_ids, may_name_ids
+from dragoman_gateway.access.page_rules import PageRules
 from dragoman_gateway.access.spelling import check_spelling
 from dragoman_gateway.bodies.values import count_values
 from dragoman_gateway.database import Database, DatabaseUnavailableError
@@ -56,7 +56,11 @@ class Services:
         self.cache = KeyCache(database, max_age=keys.max_age, max_outage=keys.max_outage)
         self.alerts: Alerts | None = None
         limits = Limits((), url=keys.counters, name=keys.counters_name, max_wait=keys.max_wait)
-        ledger = Ledger(database, watch=self._watch(settings))
+        watch: Watch | None = None
+        if settings.alerts is not None:
+            self.alerts = Alerts(settings.alerts)
+            watch = Watch(settings.alerts.at, lambda scope: self.cache.allowance_of(scope).budgets, self.alerts.send)
+        ledger = Ledger(database, watch=watch)
         self.admission = Admission(
             self.cache,
             ledger,
@@ -72,7 +76,7 @@ class Services:
             database,
             lifetime=timedelta(days=responses.days),
             max_late=settings.max_unstored,
-            others_are_late=lambda: board is not None and any(_has_late(each) for each in board.others()),
+            others_are_late=lambda: board is not None and any(board.waiting("response")),
             show=show,
         )
         self.labels = ConversationLabels(database, lifetime=timedelta(days=responses.days))
@@ -87,24 +91,16 @@ class Services:
             None if settings.database is None else CallState(database, lifetime=timedelta(days=responses.state_days))
         )
 
-    def _watch(self, settings: GatewaySettings) -> Watch | None:
-        """Return what reports spent shares of budgets; None if the settings name no webhook."""
-        if settings.alerts is None:
-            return None
-        self.alerts = Alerts(settings.alerts)
-        return Watch(settings.alerts.at, lambda scope: self.cache.allowance_of(scope).budgets, self.alerts.send)
-
     def access(self, settings: GatewaySettings) -> Access:
         """Return the access that the settings describe: keys are checked as soon as one was ever created."""
         keyed = KeyAccess(self.cache, self.admission)
-        if settings.keys.required or (settings.database is not None and self._has_keys()):
+        if settings.keys.required:
+            return keyed
+        # Once a key was seen, the database need not be asked.
+        if settings.database is not None and (self.cache.knows_keys or has_keys(self.database)):
             return keyed
         rules = page_rules(settings)
         return OpenAccess(rules) if settings.database is None else OpenUntilKeys(self.cache, keyed, rules)
-
-    def _has_keys(self) -> bool:
-        """Whether a key was ever created. Once seen, the database need not be asked."""
-        return self.cache.knows_keys or has_keys(self.database)
 
     def dropped(self) -> dict[str, int]:
         """Return what could not be stored or counted because a server did not answer, by kind."""
@@ -145,45 +141,26 @@ class Services:
         await asyncio.to_thread(self.database.close)
 
 
+@dataclass(slots=True)
 class RequestServices:
     """The services for one request: what it may name, the history before it, and what of its reply is stored."""
 
-    __slots__ = ("_items", "_made", "_services", "_share", "_threads", "client", "labels", "state", "stored")
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._share: Share | None = None
-        self.stored: StoredTurn | None = None
-        self.labels = services.labels
-        """The labels of conversations in earlier turns."""
-        self.client: AsyncClient | None = None
-        """Its policy judges what is stored."""
-        self.state: RequestState | None = None
-        self._made: frozenset[str] = frozenset()
-        self._threads = self._items = False
-
-    def enter(self, caller: str, settings: GatewaySettings) -> Share:
-        """Begin to count the request. Raises what `Shares.enter` raises."""
-        self._share = self._services.shares.enter(caller, settings)
-        return self._share
-
-    def hand_over(self) -> Share:
-        """Return what counts the request, which continues after its reply. The caller closes it."""
-        assert self._share is not None
-        share, self._share = self._share, None
-        return share
-
-    def close(self) -> None:
-        """Stop counting the request."""
-        if self._share is not None:
-            self._share.close()
+    services: Services
+    client: AsyncClient
+    """Its policy judges what is stored."""
+    share: Share
+    stored: StoredTurn | None = field(default=None, init=False)
+    state: RequestState | None = field(default=None, init=False)
+    _made: frozenset[str] = field(default=frozenset(), init=False)
+    """The ids that the reply has named so far."""
+    _threads: bool = field(default=False, init=False)
+    _items: bool = field(default=False, init=False)
 
     async def prepare(self, request: ClientRequest) -> ClientRequest:
         """Return the request as the model gets it. Raises InvalidRequestError for an id of another key, and
         UnavailableError if that cannot be checked.
         """
-        services, caller, fields, share = self._services, request.caller, request.fields, self._share
-        assert share is not None
+        services, caller, fields, share = self.services, request.caller, request.fields, self.share
         settings = share.settings
         self._threads = "thread" in fields
         is_responses = request.wire.name == "responses"
@@ -195,9 +172,13 @@ class RequestServices:
                 raise UnavailableError("ids cannot be checked at the moment: try again", retry_after=5) from None
         if request.wire.stores_state and services.states is not None:
             self.state = RequestState()
-        if is_responses and _is_stored(fields, keeps=services.keeps):
+        items = fields.get("input") if is_responses else None
+        is_kept = (services.keeps and fields.get("store") is not False) or fields.get("background") is True
+        refers = fields.get("previous_response_id") is not None
+        refers = refers or (isinstance(items, list) and any(map(is_reference, items)))
+        if is_responses and (is_kept or refers):
             room = ExpansionLimit()
-            if _refers(fields):
+            if refers:
                 own = await share.work(len(request.body), lambda: count_values(request.body))
                 room = ExpansionLimit(max(0, settings.body_cap - len(request.body)), max(0, settings.max_values - own))
             stored = self.stored = await read_turn(
@@ -212,22 +193,22 @@ class RequestServices:
 
     async def load_state(self, caller: Caller) -> bool:
         """Load the state that the request needs. Returns whether it has to be read again."""
-        if self.state is None or self._services.states is None:
+        if self.state is None or self.services.states is None:
             return False
-        return await self._services.states.load(self.state, caller.owner)
+        return await self.services.states.load(self.state, caller.owner)
 
     def recording(self, request: ClientRequest, send: Send) -> Send:
         """Return what the reply goes through on its way to the client."""
         if self.stored is not None and not self.stored.background:
-            send = Recorder(send, self.stored, self._services.responses, self.judge(request)).send
+            send = Recorder(send, self.stored, self.services.responses, self.judge(request)).send
         if self.state is not None:
             send = self._storing(self.state, request.caller, send)
         return send if request.caller.key_id is None else self._noting_ids(request.caller, send)
 
     def judge(self, request: ClientRequest) -> Callable[[StoredResponse], Awaitable[StoredResponse]] | None:
         """Return what judges a response before it is stored; None without a policy."""
-        config = None if self.client is None else self.client.config
-        if config is None or config.policy is None:
+        config = self.client.config
+        if config.policy is None:
             return None
         extensions = policy_extensions(config.extensions, request.caller, request.request_id, request.headers)
         stored_judge = StoredJudge(config.policy, extensions)
@@ -235,7 +216,7 @@ class RequestServices:
 
     def _storing(self, state: RequestState, caller: Caller, send: Send) -> Send:
         """Return what stores the state that the reply added before its bytes are sent."""
-        states = self._services.states
+        states = self.services.states
         assert states is not None
 
         async def store_and_send(message: Message) -> None:
@@ -254,9 +235,9 @@ class RequestServices:
             if new := {each: kind for each, kind in made.items() if each not in self._made}:
                 self._made |= new.keys()
                 try:
-                    await self._services.owned.record(caller, new)
+                    await self.services.owned.record(caller, new)
                 except DatabaseUnavailableError:
-                    self._services.owned.dropped += len(new)
+                    self.services.owned.dropped += len(new)
             await send(message)
 
         may_name = partial(may_name_ids, threads=threads, items=items) if threads or items else may_name_ids
@@ -294,23 +275,6 @@ def check_caller(caller: Caller, endpoint: str) -> None:
         raise DeniedError("an admin key cannot call models: use another key")
     if caller.endpoints and endpoint not in caller.endpoints:
         raise DeniedError(f"this key may not use {endpoint}")
-
-
-def _has_late(status: Mapping[str, Any]) -> bool:
-    """Whether a worker has responses that are not stored yet."""
-    waiting = status.get("waiting")
-    return isinstance(waiting, dict) and bool(waiting.get("response"))
-
-
-def _is_stored(fields: dict[str, Any], *, keeps: bool) -> bool:
-    """Whether a request to `/v1/responses` reads or writes stored responses."""
-    return (keeps and fields.get("store") is not False) or fields.get("background") is True or _refers(fields)
-
-
-def _refers(fields: dict[str, Any]) -> bool:
-    """Whether a request names a stored response or stored items."""
-    items = fields.get("input")
-    return fields.get("previous_response_id") is not None or (isinstance(items, list) and any(map(is_reference, items)))
 
 
 def _find_names(request: ClientRequest, owned: OwnedIds) -> dict[str, str]:

@@ -63,30 +63,30 @@ class Shares:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
+@dataclass(slots=True)
 class Share:
     """What one request holds, until `close`."""
 
-    __slots__ = ("_caller", "_held", "_left", "_shares", "_size", "settings")
-
-    def __init__(self, shares: Shares, caller: str, held: _Held, settings: GatewaySettings) -> None:
-        self._shares = shares
-        self._caller = caller
-        self._held = held
-        self.settings = settings
-        self._size = 0
-        self._left = False
+    _shares: Shares
+    _caller: str
+    _held: _Held
+    settings: GatewaySettings
+    _size: int = 0
+    _left: bool = False
 
     def hold(self, size: int) -> None:
         """Count the bytes of the body: so many in all. Raises as `Shares.enter` does."""
-        size, settings = max(0, size - _SMALL), self.settings
-        if (more := size - self._size) > 0:
+        more, settings = max(0, size - _SMALL) - self._size, self.settings
+        if more > 0:
             if self._shares._all.bytes + more > settings.max_bodies:
                 raise UnavailableError("the gateway is holding as many bodies as it may: try again", retry_after=_AGAIN)
             if self._held.bytes and self._held.bytes + more > settings.max_bodies * settings.share:
                 raise _refuse_share(
                     f"bodies of {self._held.bytes} bytes under way, and no room for this one: try again later"
                 )
-        self._add(more)
+        self._size += more
+        self._held.bytes += more
+        self._shares._all.bytes += more
 
     async def work(self, size: int, function: Callable[[], Result]) -> Result:
         """Return what a function makes of a body of that size, in another thread if it is large. While others ask, the
@@ -111,16 +111,11 @@ class Share:
         if self._left:
             return
         self._left = True
-        self._add(-self._size)
+        self.hold(0)
         self._shares._all.requests -= 1
         self._held.requests -= 1
         if not self._held.requests:
             self._shares._callers.pop(self._caller, None)
-
-    def _add(self, size: int) -> None:
-        self._size += size
-        self._held.bytes += size
-        self._shares._all.bytes += size
 
 
 def name_owner(caller: Caller, scope: Scope) -> tuple[str | None, ...]:

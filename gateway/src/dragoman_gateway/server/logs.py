@@ -7,9 +7,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from dragoman import Usage
-from dragoman_gateway.ids import PRESENT_REQUEST
-from dragoman_gateway.running.metrics import RequestRecord
+from dragoman_gateway.running.metrics import PRESENT_REQUEST, RequestRecord
 
 logger = logging.getLogger("dragoman.gateway.requests")
 
@@ -65,14 +63,9 @@ def log_request(record: RequestRecord) -> None:
         "broken": record.broken,
         "error": record.error,
         "seconds": round(time.perf_counter() - record.started_at, 3),
-        "input_tokens": sum(map(_input_tokens, record.usages)),
+        "input_tokens": sum(each.prompt_tokens for each in record.usages),
         "output_tokens": sum(each.output_tokens for each in record.usages),
         "losses": len(record.losses),
     }
     fields = {name: value for name, value in known.items() if value}
     logger.log(level, "%s", json.dumps(fields, ensure_ascii=True), extra={_FIELDS: fields})
-
-
-def _input_tokens(usage: Usage) -> int:
-    """Return all tokens of the prompt, those of a cache too."""
-    return usage.total_tokens - usage.output_tokens

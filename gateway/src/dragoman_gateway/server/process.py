@@ -9,6 +9,7 @@ import os
 import platform
 import signal
 import time
+from functools import partial
 from socket import socket
 from types import FrameType
 from typing import Any
@@ -16,9 +17,8 @@ from typing import Any
 import uvicorn
 
 from dragoman.logs import get_logger
-from dragoman_gateway.running.board import Board
 from dragoman_gateway.running.generation import Gateway
-from dragoman_gateway.server.request_heads import Connections, with_bounded_heads
+from dragoman_gateway.server.protocol import Connections
 
 logger = get_logger("dragoman.gateway")
 
@@ -51,14 +51,14 @@ class Server(uvicorn.Server):
         """The order to reload that was followed last."""
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
-        protocol: Any = self.config.http_protocol_class
-        self.config.http_protocol_class = with_bounded_heads(
-            protocol, self._head_seconds, connections=Connections(min(self._max_connections, _allow_files() // 2))
+        connections = Connections(min(self._max_connections, _allow_files() // 2))
+        bounded: Any = partial(
+            self.config.http_protocol_class, head_seconds=self._head_seconds, connections=connections
         )
+        self.config.http_protocol_class = bounded
         await super().startup(sockets)
-        _relax_collector()
-        _return_memory()
-        logging.getLogger("uvicorn.error").addFilter(_is_unexpected)
+        tune_memory()
+        logging.getLogger("uvicorn.error").addFilter(lambda record: record.getMessage() != _UNFINISHED)
         if hasattr(signal, "SIGHUP"):
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._start_reload)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # one that came earlier has waited
@@ -92,34 +92,28 @@ class Server(uvicorn.Server):
         """Reload, if the first process has ordered it. Otherwise ask it to order one: a signal to one worker counts for
         all."""
         for gateway in list(Gateway.running):
-            board = gateway.board
-            if board is not None and await self._is_own_signal(board):
-                os.kill(os.getppid(), signal.SIGHUP)
-            else:
-                await gateway.reload()
-
-    async def _is_own_signal(self, board: Board) -> bool:
-        """Whether the signal came without an order on the board."""
-        for _ in range(_ORDER_TRIES):
-            if (number := board.ordered().get("number")) != self._order:
-                self._order = number
-                return False
-            await asyncio.sleep(_ORDER_SECONDS)
-        return True
+            if gateway.board is not None:
+                for _ in range(_ORDER_TRIES):
+                    if (number := gateway.board.ordered().get("number")) != self._order:
+                        self._order = number
+                        break
+                    await asyncio.sleep(_ORDER_SECONDS)
+                else:
+                    os.kill(os.getppid(), signal.SIGHUP)
+                    continue
+            await gateway.reload()
 
 
-def _relax_collector() -> None:
+def tune_memory() -> None:
     """Look for cycles less often, and never among what was loaded at the start: it took a third of the CPU of a
     request. Nearly all objects of a request end without the collector. Cycles of streams grow old before they end, so
-    old objects are looked at soon after: there are few, without those of the start."""
+    old objects are looked at soon after: there are few, without those of the start.
+
+    Give the memory of large bodies back when they end. The GNU C library would keep blocks of up to 32 MiB once it has
+    freed one, in between those of other requests (mallopt(3), M_MMAP_THRESHOLD)."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_SEARCHES, 1)
-
-
-def _return_memory() -> None:
-    """Give the memory of large bodies back when they end. The GNU C library would keep blocks of up to 32 MiB once it
-    has freed one, in between those of other requests (mallopt(3), M_MMAP_THRESHOLD)."""
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BLOCK)
 
@@ -138,7 +132,3 @@ def _allow_files() -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 2**31 if soft == resource.RLIM_INFINITY else soft
-
-
-def _is_unexpected(record: logging.LogRecord) -> bool:
-    return record.getMessage() != _UNFINISHED

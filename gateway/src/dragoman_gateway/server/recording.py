@@ -22,12 +22,11 @@ from dragoman.testing.cassettes.folder import CassetteReader, CassetteWriter
 from dragoman.testing.cassettes.labels import Labels
 from dragoman_gateway.bodies.inflate import inflate
 from dragoman_gateway.bodies.read import read_body, read_headers
+from dragoman_gateway.endpoints.pages import error_page
 from dragoman_gateway.errors import ClientError, DeniedError
-from dragoman_gateway.ids import new_request_id
 from dragoman_gateway.running.services import page_rules
 from dragoman_gateway.running.shares import Shares
 from dragoman_gateway.settings import GatewaySettings
-from dragoman_gateway.turn.errors import error_response
 from dragoman_gateway.wires import wire_of_path
 
 logger = get_logger("dragoman.gateway")
@@ -148,10 +147,9 @@ def replay_app(folder: Path, settings: GatewaySettings | None = None) -> Starlet
             with closing(shares.enter("", settings)) as share:
                 body = await read_body(request.receive, headers, settings, share)
                 reply = await asyncio.to_thread(reader.find, request.method, _address(request.scope), body)
-        except CassetteMissError as miss:
-            return _refuse(request, ClientError(f"no recorded reply fits: {miss}"))
-        except (ClientError, DeniedError) as error:
-            return _refuse(request, error)
+        except (CassetteMissError, ClientError, DeniedError) as error:
+            shown = ClientError(f"no recorded reply fits: {error}") if isinstance(error, CassetteMissError) else error
+            return error_page(wire_of_path(request.url.path, request.headers), shown)
         return Response(reply.body, reply.status, dict(reply.headers))
 
     async def health(request: Request) -> Response:
@@ -165,17 +163,9 @@ def replay_app(folder: Path, settings: GatewaySettings | None = None) -> Starlet
     )
 
 
-def folder_to_replay() -> Path | None:
-    """Return the folder from which the process answers; None if it asks the providers."""
-    return _folder(REPLAY_VARIABLE)
-
-
-def folder_to_record() -> Path | None:
-    """Return the folder into which the process records; None if it records nothing."""
-    return _folder(RECORD_VARIABLE)
-
-
-def _folder(variable: str) -> Path | None:
+def cassette_folder(variable: str) -> Path | None:
+    """Return the folder that a variable names, from which the process answers or into which it records; None without
+    one."""
     value = os.environ.get(variable, "")
     return Path(value) if value else None
 
@@ -184,11 +174,3 @@ def _address(scope: Scope) -> str:
     """Return the URL of a request, with a neutral host."""
     query = scope["query_string"].decode("latin-1")
     return f"http://gateway{scope['path']}" + (f"?{query}" if query else "")
-
-
-def _refuse(request: Request, error: DragomanError) -> Response:
-    wire = wire_of_path(request.url.path, request.headers)
-    written = error_response(wire, error, "", new_request_id())
-    reply = Response(written.body, written.status)
-    reply.raw_headers += written.headers
-    return reply

@@ -14,8 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from dragoman.logs import get_logger
-from dragoman_gateway.running.board import VARIABLE, Board
-from dragoman_gateway.running.status import Status, total
+from dragoman_gateway.running.board import VARIABLE, Board, Status, total
 
 logger = get_logger("dragoman.gateway")
 
@@ -50,8 +49,13 @@ class Workers:
 
     def run(self) -> None:
         """Return when all processes have ended."""
+
+        def end(number: int, frame: FrameType | None) -> None:
+            self._ends.set()
+            self._pass_on(number)
+
         for number in _ENDING:
-            signal.signal(number, self._end)
+            signal.signal(number, end)
         if hasattr(signal, "SIGHUP"):
             signal.signal(signal.SIGHUP, lambda *_: self._reloads.set())
         os.environ[VARIABLE] = str(self._folder)
@@ -85,16 +89,12 @@ class Workers:
         for index, process in enumerate(self._processes):
             if not process.is_alive() and not self._ends.is_set():
                 logger.error("a worker ended with the code %s: another one starts", process.exitcode)
-                self._retire(str(process.pid))
+                worker = str(process.pid)  # what it had counted stays
+                known = (self._board.ended(), self._board.status_of(worker))
+                counted = total([Status.model_validate(each).counted() for each in known]).counted()
+                self._board.retire(worker, counted.model_dump(mode="json"))
                 self._processes[index] = self._start()
                 self._compare_at = time.monotonic() + _SETTLE_SECONDS
-
-    def _retire(self, worker: str) -> None:
-        """Keep what a worker that ended had counted."""
-        counted = [
-            Status.model_validate(each).counted() for each in (self._board.ended(), self._board.status_of(worker))
-        ]
-        self._board.retire(worker, total(counted).counted().model_dump(mode="json"))
 
     def _differ(self) -> bool:
         """Whether a worker that was started later has read another configuration than the others."""
@@ -108,7 +108,7 @@ class Workers:
         """Let all workers read the configuration, and then take it, if each has read the same."""
         self._orders += 1
         self._board.order({"number": self._orders})
-        self._pass_on(signal.SIGHUP, None)
+        self._pass_on(signal.SIGHUP)
         version, deadline = None, time.monotonic() + _RELOAD_SECONDS
         while time.monotonic() < deadline and not self._ends.wait(_READY_SECONDS):
             living = [str(each.pid) for each in self._processes if each.is_alive()]
@@ -124,11 +124,7 @@ class Workers:
                 break
         self._board.order({"number": self._orders, "take": version})
 
-    def _end(self, number: int, frame: FrameType | None) -> None:
-        self._ends.set()
-        self._pass_on(number, frame)
-
-    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+    def _pass_on(self, number: int) -> None:
         for process in self._processes:
             if process.pid is not None and process.is_alive():
                 os.kill(process.pid, number)
@@ -138,13 +134,13 @@ def _work_with_parent(work: Callable[[socket.socket], None], listener: socket.so
     """Work, and end in order if the first process was killed: nothing could reload, replace or end this one any more,
     and it would keep the address.
     """
-    threading.Thread(target=_end_with_parent, name="gateway-parent", daemon=True).start()
+
+    def end_with_parent() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            shutil.rmtree(os.environ[VARIABLE], ignore_errors=True)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=end_with_parent, name="gateway-parent", daemon=True).start()
     work(listener)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        shutil.rmtree(os.environ[VARIABLE], ignore_errors=True)
-        os.kill(os.getpid(), signal.SIGTERM)

@@ -17,7 +17,7 @@ from dragoman.blocks import ImageBlock, TextBlock
 from dragoman.embeddings import EmbeddingInput, Embeddings, PartialEmbeddings, Purpose, Truncate
 from dragoman.errors import DragomanError, InvalidRequestError
 from dragoman.limits import MaxUsage
-from dragoman.limits.settlement import usage_of
+from dragoman.limits.reservation import usage_of
 from dragoman.messages import MessageMetadata, TokenUsage, Usage
 from dragoman.session.effects import Broken, Failed, Perform, Replied, SendOutcome
 from dragoman_gateway.errors import ClientError

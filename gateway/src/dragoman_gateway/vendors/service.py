@@ -11,8 +11,7 @@ from starlette.datastructures import QueryParams
 from dragoman_gateway.access import Caller
 from dragoman_gateway.access.spelling import check_spelling
 from dragoman_gateway.bodies.read import parse_object, read_body
-from dragoman_gateway.endpoints.endpoint import Endpoint
-from dragoman_gateway.endpoints.exchange import Exchange
+from dragoman_gateway.endpoints.endpoint import Endpoint, Exchange
 from dragoman_gateway.running.generation import Gateway, Generation
 from dragoman_gateway.running.metrics import RequestRecord
 from dragoman_gateway.running.services import check_caller

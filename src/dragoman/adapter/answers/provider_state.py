@@ -20,7 +20,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.answers import client_ids
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.losses import Loss, LossKind
-from dragoman.adapter.requests.history.prefix_ledger import PREFIX_NOTE, STORED_NOTE
+from dragoman.adapter.requests.encode_cache import PREFIX_NOTE, STORED_NOTE
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     ContentBlock,

@@ -11,10 +11,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.context import RequestContext
-from dragoman.adapter.contract import Adapter, WireAdapter
+from dragoman.adapter.contract import Adapter
 from dragoman.adapter.options import AdapterOptions
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 

@@ -22,9 +22,14 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.answers import opaque_place
 from dragoman.adapter.answers.opaque_place import OPAQUE, place_opaque
 from dragoman.adapter.answers.reply_writer import ReplyWriter
-from dragoman.adapter.errors import DragomanError, MalformedReplyError, NetworkError, StreamTruncatedError
+from dragoman.adapter.errors import (
+    MALFORMED_ERRORS,
+    DragomanError,
+    MalformedReplyError,
+    NetworkError,
+    StreamTruncatedError,
+)
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
 from dragoman.canonical.blocks import (
     Citation,
     ContentBlock,

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import FrameTooLargeError, MalformedReplyError
-from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP, Frame
+from dragoman.adapter.replies.framing import Frame
+from dragoman.adapter.wire import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
 
 EXCEPTION_PREFIX = "exception:"
 """The prefix of the name of a frame that reports an error; the rest is the provider's name of the error."""

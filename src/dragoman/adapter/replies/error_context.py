@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -10,12 +11,14 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import (
+    UNREADABLE_ERRORS,
     ExpiredReferenceError,
     InvalidRequestError,
     MalformedReplyError,
     NotFoundError,
     PermissionDeniedError,
     ProviderError,
+    RequestError,
     UnclassifiedError,
     class_for_status,
     mask_secrets,
@@ -143,6 +146,31 @@ def parse_error_body(body: bytes) -> dict[str, Any]:
     if isinstance(value, list) and value:
         value = value[0]
     return value if isinstance(value, dict) else {}
+
+
+@contextmanager
+def wrap_malformed(provider: str, *, request: bool = False) -> Iterator[None]:
+    """Turn the exceptions of a malformed reply into MalformedReplyError, or those of a request into RequestError."""
+    try:
+        yield
+    except UNREADABLE_ERRORS as error:
+        if not request:
+            raise malformed_reply(provider, error) from error
+        if isinstance(error, RequestError):
+            raise
+        raise malformed_request(provider, error) from error
+
+
+def malformed_reply(provider: str, error: Exception) -> MalformedReplyError:
+    """Return the error of a reply whose reading raised one of `UNREADABLE_ERRORS`."""
+    reason = str(error) if isinstance(error, RequestError) else f"{type(error).__name__}: {error}"
+    return MalformedReplyError(f"the reply does not follow the protocol: {reason}", provider=provider)
+
+
+def malformed_request(provider: str, error: Exception) -> RequestError:
+    """Return the error for a request of a client that another error shows to be malformed."""
+    missing = f"the field {error} is missing" if isinstance(error, KeyError) else "a field has another type"
+    return RequestError(f"this is not a request in the format of {provider}: {missing}")
 
 
 def typed_fields(native: Mapping[str, Any], classes: Mapping[str, type]) -> dict[str, Any]:

@@ -1,15 +1,14 @@
 """Builds canonical messages from decoded replies, whole or streamed."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.replies.drift import DRIFT_NOTE, DriftKind, KnownNames, add_drift
-from dragoman.adapter.replies.stream_decoder import MAX_CALLS, MAX_NAME
-from dragoman.adapter.requests.history.prefix_ledger import PREFIX_NOTE, is_signed
-from dragoman.canonical.blocks import ContentBlock, ProviderBlock, ToolUseBlock, assemble
+from dragoman.adapter.requests.encode_cache import PREFIX_NOTE, is_signed
+from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolUseBlock, assemble
 from dragoman.canonical.guard import copy_json, is_plain
 from dragoman.canonical.log import get_logger, one_line
 from dragoman.canonical.message import (
@@ -25,8 +24,16 @@ from dragoman.canonical.message import (
 )
 from dragoman.canonical.usage import TokenUsage, Usage, extend_usage
 
+MAX_CALLS = 1_000
+"""The most tool calls of one reply."""
+MAX_NAME = 4_096
+"""The most characters of the name of a tool or a model."""
 MAX_ID = 64 * 1024
 """The most characters of the provider's id of a call: gateways put signatures into it."""
+
+_TEXTS_ALONE = {TextBlock}
+_BROKEN = {MessageStatus.CANCELLED: StopReason.CANCELLED, MessageStatus.ERROR: StopReason.ERROR}
+"""The stop reasons of replies that are not complete; the provider's own does not count."""
 
 logger = get_logger("dragoman.adapter")
 
@@ -61,7 +68,8 @@ class ReplyBuilder:
         """Return the canonical id of the call at a position of this reply. Raises MalformedReplyError if the
         provider's own id is too long."""
         if position not in self._calls:
-            check_length("an id of a call", native, MAX_ID, self.provider)
+            if isinstance(native, str) and len(native) > MAX_ID:
+                raise self._too_long("an id of a call", MAX_ID)
             self._calls[position] = self.context.tool_ids.receive(self.provider, native)
         return self._calls[position]
 
@@ -84,25 +92,37 @@ class ReplyBuilder:
         known: KnownNames | None = None,
     ) -> Message:
         """Return the assistant's message with its cost. ``model`` is the provider's name of the model that answered.
-        Names that are not ``known`` are noted.
+        Names that are not ``known`` are noted. A reply that was cancelled or broke off has its ``status`` as its stop
+        reason.
 
         Raises MalformedReplyError if a name is too long.
         """
         context = self.context
         now = context.clock()
         served_model = self._served_model(model)
-        content = tuple(content)
-        blocks = named = self._check_calls(content)
+        blocks = content = tuple(content)
+        kinds = set(map(type, content))
+        has_texts_alone = kinds <= _TEXTS_ALONE  # as most replies have: there is nothing to translate or to note
+        if not has_texts_alone:
+            blocks = self._check_calls(content)
         if known is not None:
-            self._note_unknown(known, content, raw, usage.raw if usage is not None and usage.raw else {})
-        if context.answer_tool is not None:
-            blocks = tuple(map(context.answer_tool.translate_block, named))
+            counts = usage.raw if usage is not None and usage.raw else {}
+            has_rest = "blocks" in raw or not known.places.keys().isdisjoint(raw) or ProviderBlock in kinds
+            if has_rest or not known.usage.issuperset(counts):
+                for kind, unknown in known.find_unknown(content, raw, counts):
+                    self.note_drift(kind, unknown)
+        stop_reason = _BROKEN.get(status, stop_reason)
+        if context.answer_tool is not None and not has_texts_alone:
+            named, blocks = blocks, tuple(map(context.answer_tool.translate_block, blocks))
             if blocks != named:
                 # The provider's notes on the call do not apply to the text.
                 raw = {name: raw[name] for name in ("id",) if name in raw}
                 stop_reason = StopReason.END_TURN if stop_reason is StopReason.TOOL_USE else stop_reason
         if context.ends_turn and stop_reason is StopReason.PAUSE:
             stop_reason = StopReason.END_TURN
+        notes = {"by": self.provider, **raw}
+        if not has_texts_alone or context.reply_note is not None or self._drift is not None:
+            self._add_own_notes(notes, content, blocks)
         changes = raw.get("input_transformations")
         metadata = _build_metadata(
             model=served_model,
@@ -111,9 +131,9 @@ class ReplyBuilder:
             usage=self._build_usage(usage, served_model, now, status) if usage is not None else None,
             status=status,
             stop_reason=stop_reason,
-            alternatives=self._build_alternatives(alternatives) if alternatives else None,
+            alternatives=self._build_alternatives(alternatives, status) if alternatives else None,
             input_transformations=None if changes is None else self._read_transformations(changes),
-            provider_raw=self._notes(raw, content, blocks),
+            provider_raw=notes,
             user_id=context.user_id,
             team_id=context.team_id,
         )
@@ -128,24 +148,12 @@ class ReplyBuilder:
             created_at=now,
         )
 
-    def _note_unknown(
-        self, known: KnownNames, content: Sequence[ContentBlock], raw: Mapping[str, Any], counts: Mapping[str, Any]
+    def _add_own_notes(
+        self, notes: dict[str, Any], content: Sequence[ContentBlock], blocks: Sequence[ContentBlock]
     ) -> None:
-        # Most replies have nothing to look through: no call is made for them.
-        has_rest = "blocks" in raw or ProviderBlock in map(type, content) or not known.usage.issuperset(counts)
-        for place, names in known.places.items():
-            has_rest = has_rest or not names.issuperset(raw.get(place, ()))
-        if has_rest:
-            for kind, unknown in known.find_unknown(content, raw, counts):
-                self.note_drift(kind, unknown)
-
-    def _notes(
-        self, raw: Mapping[str, Any], content: Sequence[ContentBlock], blocks: Sequence[ContentBlock]
-    ) -> dict[str, Any]:
-        """Return ``provider_raw``: the adapter's notes, and what the library keeps beside them. ``content`` is what the
-        provider sent, and ``blocks`` are those of the message."""
+        """Add what the library keeps beside the adapter's notes. ``content`` is what the provider sent, and ``blocks``
+        are those of the message."""
         context = self.context
-        notes: dict[str, Any] = {"by": self.provider, **raw}
         find = context.tool_ids.native_id
         calls = (block for block in blocks if isinstance(block, ToolUseBlock))
         if tool_ids := {call.id: native for call in calls if (native := find(call.id, self.provider))}:
@@ -158,7 +166,6 @@ class ReplyBuilder:
             notes[DRIFT_NOTE] = self._drift
         if context.prefix_note is not None and any(map(is_signed, blocks)):
             notes[PREFIX_NOTE] = dict(context.prefix_note)
-        return notes
 
     def build_usage(self, counts: ReplyCounts) -> Usage | None:
         """Return the usage of a reply that is not built, with its cost. Raises as `build`."""
@@ -170,7 +177,8 @@ class ReplyBuilder:
         return self._build_usage(counts.usage, served_model, self.context.clock(), counts.status)
 
     def _served_model(self, model: str | None) -> str:
-        check_length("the name of the model", model, MAX_NAME, self.provider)
+        if isinstance(model, str) and len(model) > MAX_NAME:
+            raise self._too_long("the name of the model", MAX_NAME)
         return f"{self.provider}:{model}" if model else self.context.model
 
     def _check_calls(self, content: tuple[ContentBlock, ...]) -> tuple[ContentBlock, ...]:
@@ -178,21 +186,26 @@ class ReplyBuilder:
         calls = [block for block in content if isinstance(block, ToolUseBlock)]
         if len(calls) > MAX_CALLS:
             raise MalformedReplyError(f"the reply calls tools over {MAX_CALLS} times", provider=self.provider)
-        for call in calls:
-            check_length("the name of a tool", call.name, MAX_NAME, self.provider)
+        if any(len(call.name) > MAX_NAME for call in calls):
+            raise self._too_long("the name of a tool", MAX_NAME)
         if (actions := self.context.action_calls) is not None:
             content = tuple(map(actions.translate_block, content))
         names = self.context.tool_names
         return content if names is None else tuple(map(names.translate_block, content))
 
-    def _build_alternatives(self, alternatives: Iterable[Alternative]) -> tuple[Alternative, ...] | None:
+    def _too_long(self, what: str, limit: int) -> MalformedReplyError:
+        return MalformedReplyError(f"{what} is over {limit} characters", provider=self.provider)
+
+    def _build_alternatives(
+        self, alternatives: Iterable[Alternative], status: MessageStatus
+    ) -> tuple[Alternative, ...] | None:
         """Return the other answers as the program reads them: its own names of tools, and text for the answer tool."""
         tool = self.context.answer_tool
         built: list[Alternative] = []
         for each in alternatives:
             named = self._check_calls(each.content)
             blocks = named if tool is None else tuple(map(tool.translate_block, named))
-            stop = each.stop_reason
+            stop = _BROKEN.get(status, each.stop_reason)
             if blocks != named and stop is StopReason.TOOL_USE:
                 stop = StopReason.END_TURN
             built.append(Alternative(content=blocks, stop_reason=stop))
@@ -215,7 +228,7 @@ class ReplyBuilder:
         built = extend_usage(priced, figures) if figures or not isinstance(priced, Usage) else priced
         if status in (MessageStatus.ERROR, MessageStatus.CANCELLED):
             return built.as_lower_bound()
-        if usage.discrepancy:
+        if usage.reported_total is not None and usage.discrepancy:
             logger.warning(
                 "%s: the provider reports %d tokens in total, but its parts add up to %d",
                 served_model, usage.reported_total, usage.total_tokens,
@@ -230,7 +243,9 @@ class ReplyBuilder:
         if not isinstance(native, list):
             return None
         changes: list[InputTransformation] = []
-        for each in filter(_is_object, native):
+        for each in native:
+            if not isinstance(each, dict):
+                continue
             texts = {name: text for name, text in each.items() if isinstance(text, str)}
             kind = "_".join(texts[name] for name in ("type", "action") if name in texts)
             change = InputTransformation(
@@ -263,13 +278,3 @@ _GIVEN = {
     "provider_raw", "user_id", "team_id",
 }  # fmt: skip
 """The fields of the metadata of each reply."""
-
-
-def check_length(what: str, text: object, limit: int, provider: str) -> None:
-    """Raise MalformedReplyError if a text of a reply is too long."""
-    if isinstance(text, str) and len(text) > limit:
-        raise MalformedReplyError(f"{what} is over {limit} characters", provider=provider)
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict)

@@ -9,25 +9,26 @@ does the framing, orders the last events, and turns invalid data into a typed er
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from operator import attrgetter
 from typing import Any, ClassVar, Protocol
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import (
+    MALFORMED_ERRORS,
     DragomanError,
     FrameTooLargeError,
     MalformedReplyError,
     NetworkError,
     ProviderError,
-    RequestError,
     RequestTimeoutError,
     StreamTruncatedError,
 )
 from dragoman.adapter.replies.drift import with_drift
-from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, Frame, NdjsonDecoder, SseDecoder
+from dragoman.adapter.replies.framing import Frame, NdjsonDecoder, SseDecoder, TextFrame, TextSkimmer
 from dragoman.adapter.replies.message_events import BLANKS, Document
-from dragoman.adapter.replies.text_skimmer import TextFrame, TextSkimmer
+from dragoman.adapter.replies.reply_builder import MAX_CALLS, MAX_NAME
+from dragoman.adapter.wire import DEFAULT_BODY_CAP
 from dragoman.canonical.events import (
     ErrorEvent,
     MessageComplete,
@@ -51,10 +52,6 @@ MAX_FRAMES = 1_000_000
 """The most frames of one stream."""
 MAX_FRAME_EVENTS = 10_000
 """The most events of one frame; a whole reply in one frame has a few for each of its blocks."""
-MAX_CALLS = 1_000
-"""The most tool calls of one reply."""
-MAX_NAME = 4_096
-"""The most characters of the name of a tool or a model."""
 MAX_FRAME_VALUES = 800_000
 """The most JSON values of one frame, which is parsed in one step: dense values take about 50 ns each."""
 _LARGE_FRAME = 1024 * 1024
@@ -76,12 +73,6 @@ class Framing(Protocol):
     def feed(self, chunk: bytes) -> list[Frame]: ...
 
     def finish(self) -> list[Frame]: ...
-
-
-# The exceptions of reading a malformed reply; any other exception is a bug and is not caught.
-MALFORMED_ERRORS = (KeyError, IndexError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
-UNREADABLE_ERRORS = (RequestError, *MALFORMED_ERRORS)
-"""The exceptions of a whole reply, some of which is encoded again: it may hold a value that no request can hold."""
 
 
 class StreamDecoder(ABC):
@@ -463,31 +454,6 @@ def _as_network_error(error: Exception) -> DragomanError:
     wrapped = kind(f"the connection broke: {type(error).__name__}: {error}")
     wrapped.__cause__ = error
     return wrapped
-
-
-@contextmanager
-def wrap_malformed(provider: str, *, request: bool = False) -> Iterator[None]:
-    """Turn the exceptions of a malformed reply into MalformedReplyError, or those of a request into RequestError."""
-    try:
-        yield
-    except UNREADABLE_ERRORS as error:
-        if not request:
-            raise malformed_reply(provider, error) from error
-        if isinstance(error, RequestError):
-            raise
-        raise malformed_request(provider, error) from error
-
-
-def malformed_reply(provider: str, error: Exception) -> MalformedReplyError:
-    """Return the error of a reply whose reading raised one of `UNREADABLE_ERRORS`."""
-    reason = str(error) if isinstance(error, RequestError) else f"{type(error).__name__}: {error}"
-    return MalformedReplyError(f"the reply does not follow the protocol: {reason}", provider=provider)
-
-
-def malformed_request(provider: str, error: Exception) -> RequestError:
-    """Return the error for a request of a client that another error shows to be malformed."""
-    missing = f"the field {error} is missing" if isinstance(error, KeyError) else "a field has another type"
-    return RequestError(f"this is not a request in the format of {provider}: {missing}")
 
 
 def _is_complete(data: bytes) -> bool:

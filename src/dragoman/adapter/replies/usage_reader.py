@@ -6,13 +6,15 @@ of the reply is then a lower bound.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, Self
 
 from dragoman.adapter.wirejson import lookup_path, split_path
+from dragoman.canonical.blocks import assemble
 from dragoman.canonical.guard import copy_json, is_plain
 from dragoman.canonical.log import get_logger
-from dragoman.canonical.usage import TokenUsage, checked_usage
+from dragoman.canonical.usage import TokenUsage
 
 logger = get_logger("dragoman.adapter")
 
@@ -22,12 +24,12 @@ _MAX_DOLLARS = Decimal(10**9)
 _MAX_PATH_LENGTH = 80
 
 
+@dataclass(slots=True, eq=False)
 class UsageReader:
     """Reads one usage object, ``native``, by dotted paths. ``unread`` names the values that are not counts."""
 
-    def __init__(self, native: Mapping[str, Any]) -> None:
-        self.native = native
-        self._unread: dict[str, None] = {}
+    native: Mapping[str, Any]
+    _unread: dict[str, None] = field(default_factory=dict, init=False)
 
     @classmethod
     def of(cls, native: Any) -> Self | None:
@@ -79,7 +81,7 @@ class UsageReader:
 
     def text(self, path: str) -> str | None:
         """Return a text, such as the service tier."""
-        value = self._find(path)
+        value = self.native.get(path) if "." not in path else lookup_path(self.native, path)
         if value is None or isinstance(value, str):
             return value or None
         self._mark_unread(path)
@@ -87,7 +89,7 @@ class UsageReader:
 
     def objects(self, path: str) -> list[dict[str, Any]]:
         """Return the objects of a list; empty if there is none."""
-        value = self._find(path)
+        value = lookup_path(self.native, path)
         if value is None:
             return []
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
@@ -101,7 +103,7 @@ class UsageReader:
 
     def counts_by_name(self, path: str) -> dict[str, int]:
         """Return counts by name, without those that are zero."""
-        value = self._find(path)
+        value = lookup_path(self.native, path)
         if value is None:
             return {}
         if not isinstance(value, dict):
@@ -111,7 +113,7 @@ class UsageReader:
 
     def dollars(self, path: str, unit: Decimal = Decimal(1)) -> Decimal | None:
         """Return the provider's own figure of the cost; ``unit`` is the worth of one in US dollars."""
-        value = self._find(path)
+        value = lookup_path(self.native, path)
         if value is None:
             return None
         try:
@@ -136,7 +138,7 @@ class UsageReader:
         Counts and amounts must come from a reader, which has checked them: a usage without other values is not
         validated again, which would take longer than its reading. Raises pydantic.ValidationError.
         """
-        unread = fields.setdefault("unread", self.unread)
+        unread = fields.setdefault("unread", tuple(self._unread))
         checked = is_plain(fields.get("service_tier")) and is_plain(fields.get("speed"))
         if unread or fields.get("server_tools") or not checked:
             return TokenUsage(**fields, raw=self.native)
@@ -144,14 +146,11 @@ class UsageReader:
             fields["raw"] = copy_json(self.native)
         except ValueError:  # the validation names the field as well
             return TokenUsage(**{**fields, "raw": self.native})
-        return checked_usage(fields)
+        return assemble(TokenUsage, {**_NO_COUNTS, "server_tools": {}, **fields}, set(fields))
 
     @property
     def unread(self) -> tuple[str, ...]:
         return tuple(self._unread)
-
-    def _find(self, path: str) -> Any:
-        return self.native.get(path) if "." not in path else lookup_path(self.native, path)
 
     def _count(self, path: str, value: Any) -> int | None:
         """Return a count: a whole number that is not negative, which some providers write as 12.0. None for other
@@ -165,3 +164,6 @@ class UsageReader:
 
     def _mark_unread(self, path: str) -> None:
         self._unread[path[:_MAX_PATH_LENGTH]] = None
+
+
+_NO_COUNTS = TokenUsage().__dict__

@@ -39,15 +39,6 @@ LostField = tuple[LossKind, str, Severity]
 _INFO, _WARNING = Severity.INFO, Severity.WARNING
 
 
-def has_all_fields_everywhere(block: ContentBlock) -> bool:
-    """Whether the block is a text, a call or a result of one text that every wire supports, as most blocks are."""
-    if type(block) is ToolResultBlock:
-        return not block.is_error and len(block.content) == 1 and type(block.content[0]) is TextBlock
-    if type(block) is TextBlock:
-        return not block.citations
-    return type(block) is ToolUseBlock and block.raw_input is None
-
-
 def find_lost_fields(
     block: ContentBlock, unsupported: Collection[BlockField], *, synthetic: bool = False, from_same_wire: bool = False
 ) -> Iterator[LostField]:
@@ -147,6 +138,10 @@ def _lost_media_type(
 
 MESSAGE_FIELDS = "message_fields"
 """The key of ``provider_raw`` that holds them."""
+
+
+ACTIONS_NOTE = "actions"
+"""The key of ``provider_raw`` that holds the ids of the calls that `ActionCalls` translated."""
 
 
 def unread_fields(native: Mapping[str, Any], read: Collection[str]) -> dict[str, Any]:

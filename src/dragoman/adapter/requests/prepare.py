@@ -1,24 +1,28 @@
 """Prepares a request: legal tool names, a supported form of the output schema, the projected history.
 
-Records in the context what is sent differently, so that the reply can be mapped back.
+Records in the context what is sent differently, so that the reply can be mapped back. The rare cases are in modules of
+their own, which are imported when the first request needs them: most conversations are as every wire takes them.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 
-from dragoman.adapter.errors import RequestError
+from dragoman.adapter.context import RequestContext
+from dragoman.adapter.facts.capabilities import ABSENT
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.options import AdapterOptions, NamedTool
-from dragoman.adapter.requests import structured_output
-from dragoman.adapter.requests.answer_tool import ANSWER_TOOL_DESCRIPTION, ANSWER_TOOL_NAME, AnswerTool
-from dragoman.adapter.requests.history.tool_names import ToolNames, make_legal_names
-from dragoman.adapter.requests.projection import Target
-from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.schemas import has_free_keys
-from dragoman.canonical.message import Message
+from dragoman.adapter.requests.block_fields import MESSAGE_FIELDS, find_lost_message_fields
+from dragoman.adapter.requests.encode_cache import EMPTY_PREFIX, CallKeys, EncodedPrefix, begins_stretch
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target, encoding_options
+from dragoman.adapter.requests.turns import CONVERSATION_ROLES, Turn
+from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.ids import ModelId
+from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 
 Tools = Sequence[ToolDefinition]
+_INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 
 
 def prepare_request(
@@ -30,22 +34,24 @@ def prepare_request(
     server_state: bool = False,
     whole: bool = False,
 ) -> tuple[RequestBuilder, Tools]:
-    """Return the request and its tools; see `RequestBuilder.from_history`.
+    """Return the request and its tools.
 
-    Raises CriticalLossError and RequestError.
+    ``server_state``: the provider stores earlier turns, so results may belong to calls that are not in the messages.
+    ``whole``: do not use the cache, because the wire has rules that look at all turns.
+
+    Raises CriticalLossError if a critical block would be lost, ProjectionError and RequestError.
     """
-    if options.context is not None:
-        options.context.tool_names = options.context.answer_tool = None
-        options.context.reply_note = options.context.action_calls = None
-        options.context.ends_turn = options.context.replies_whole = False
+    context, capabilities = options.context, target.capabilities
+    if context is not None:
+        context.tool_names = context.answer_tool = context.reply_note = context.action_calls = None
+        context.ends_turn = context.replies_whole = False
     losses: list[Loss] = []
-    capabilities = target.capabilities
     if options.stream and not (
         capabilities.supports_streaming and (not tools or capabilities.supports_streaming_tool_calls)
     ):
         options = replace(options, stream=False)
-        if options.context is not None:
-            options.context.replies_whole = True
+        if context is not None:
+            context.replies_whole = True
     if options.parallel_tool_calls and not capabilities.supports_parallel_tool_calls:
         options = replace(options, parallel_tool_calls=None)
         reason = f"parallel_tool_calls: {target.model} calls one tool at a time"
@@ -53,8 +59,11 @@ def prepare_request(
     if tools:
         tools, options = _rename_tools(target, tools, options, losses)
     if options.output_schema is not None:
-        messages, tools, options = _emulate_schema(target, messages, tools, options, losses)
-    request = RequestBuilder.from_history(target, messages, options, server_state=server_state, whole=whole)
+        from dragoman.adapter.requests.structured_output import emulate_schema
+
+        messages, tools, options = emulate_schema(target, messages, tools, options, losses)
+    context = context or RequestContext(model=str(ModelId(target.provider, target.model)))
+    request = _project_history(target, messages, options, context, server_state=server_state, whole=whole)
     request.losses += losses
     return request, tools
 
@@ -62,11 +71,16 @@ def prepare_request(
 def _rename_tools(
     target: Target, tools: Tools, options: AdapterOptions, losses: list[Loss]
 ) -> tuple[Tools, AdapterOptions]:
-    legal_names = make_legal_names(tools, target.capabilities.tool_name_rule, target.provider)
-    if not legal_names:
+    """Give each tool a name that the provider takes, and record it as a loss of form."""
+    rule = target.capabilities.tool_name_rule
+    if all(rule.accepts(tool.name) for tool in tools):
         return tools, options
+    from dragoman.adapter.requests.call_translators import ToolNames, make_legal_names
+
+    legal_names = make_legal_names(tools, rule, target.provider)
     for own, name in legal_names.items():
-        losses.append(_loss(LossKind.TOOLS, f"the tool {own} is offered under the name {name}, which the wire takes"))
+        reason = f"the tool {own} is offered under the name {name}, which the wire takes"
+        losses.append(Loss(LossKind.TOOLS, "", -1, reason, Severity.INFO))
     if options.context is not None:
         options.context.tool_names = ToolNames({name: own for own, name in legal_names.items()})
     if isinstance(choice := options.tool_choice, NamedTool):
@@ -77,31 +91,171 @@ def _rename_tools(
     return renamed_tools, options
 
 
-def _emulate_schema(
-    target: Target, messages: Sequence[Message], tools: Tools, options: AdapterOptions, losses: list[Loss]
-) -> tuple[Sequence[Message], Tools, AdapterOptions]:
-    """If the wire has no field for the output schema, send it as the input of the only tool, or in the system
-    prompt. Raises RequestError if it is not a mapping."""
-    capabilities, schema = target.capabilities, options.output_schema
-    if not isinstance(schema, Mapping):  # sessions have read other forms by now
-        raise RequestError(f"output_schema must be a JSON Schema as a mapping, not a {type(schema).__name__}")
-    has_tools = bool(tools) and bool(capabilities.supports_tools)
-    if schema is None or not capabilities.supports_structured_output:
-        return messages, tools, options
-    if structured_output.supports_native_schema(capabilities, tools=has_tools):
-        if not (capabilities.output_schemas.closed and has_free_keys(schema)):
-            return messages, tools, options
-        reason = f"output_schema: {target.model} cannot be held to objects with free keys: the prompt asks for it"
-        losses.append(_loss(LossKind.OPTION, reason))
-        return structured_output.add_schema_prompt(messages, schema), tools, replace(options, output_schema=None)
-    if options.context is None or not structured_output.can_use_answer_tool(capabilities, options, has_tools=has_tools):
-        return structured_output.add_schema_prompt(messages, schema), tools, options
-    options.context.answer_tool = AnswerTool()
-    reason = f"output_schema: {target.model} is made to call a tool whose input is the answer"
-    losses.append(_loss(LossKind.OPTION, reason))
-    answer = ToolDefinition(name=ANSWER_TOOL_NAME, description=ANSWER_TOOL_DESCRIPTION, input_schema=dict(schema))
-    return messages, [answer], replace(options, output_schema=None, tool_choice=NamedTool(ANSWER_TOOL_NAME))
+def _project_history(
+    target: Target,
+    messages: Sequence[Message],
+    options: AdapterOptions,
+    context: RequestContext,
+    *,
+    server_state: bool,
+    whole: bool,
+) -> RequestBuilder:
+    """Return the request with the turns that follow what an earlier request of the conversation encoded."""
+    lead = 0
+    while lead < len(messages) and messages[lead].role in _INSTRUCTION_ROLES:
+        lead += 1
+    # Instructions that are sent as the user's may merge with the user's next message.
+    whole = whole or server_state or (lead > 0 and target.capabilities.supports_system_prompt is ABSENT)
+    prefix = EMPTY_PREFIX
+    if context.encode_cache.prefixes and not whole:
+        prefix = _find_prefix(target, messages, options, context, lead)
+    while True:
+        uncached = tuple(messages[lead + len(prefix.messages) :])
+        sent = (*messages[:lead], *uncached) if prefix.messages else tuple(messages)
+        notes = [raw for message in sent if (raw := message.metadata.provider_raw)]
+        if any("tool_ids" in raw for raw in notes):
+            _remember_issued_ids(sent, target.provider, context, prefix.keys)
+        turns, projection_losses = find_usual_turns(sent, target, prefix.keys), ()
+        if usual := turns is not None:
+            instruction_turns = lead
+        else:
+            from dragoman.adapter.requests.projection import project
+
+            projection = project(sent, target, keys=prefix.keys, server_state=server_state)
+            turns, projection_losses = projection.turns, projection.losses
+            instruction_turns = _count_turns_of(sent[:lead], turns)
+        if not (prefix.messages and context.encode_cache.is_shared):
+            break
+        # It ended before another message, which its last turn may not have been joined with.
+        first = next(iter(turns[instruction_turns:]), None)
+        if first is not None and first.message is uncached[0] and begins_stretch(first):
+            break
+        prefix = EMPTY_PREFIX
+    losses = [*prefix.losses, *projection_losses]
+    if any(MESSAGE_FIELDS in raw for raw in notes):
+        losses += find_lost_message_fields(sent, target.provider)
+    return RequestBuilder(
+        target,
+        options,
+        context,
+        turns,
+        losses,
+        prefix=prefix,
+        instruction_turns=0 if whole else instruction_turns,
+        uncached=() if whole else uncached,
+        usual=usual,
+        encoder_state=deepcopy(dict(prefix.encoder_state)) if prefix.encoder_state else {},
+    )
 
 
-def _loss(kind: LossKind, reason: str) -> Loss:
-    return Loss(kind, "", -1, reason, Severity.INFO)
+def _find_prefix(
+    target: Target, messages: Sequence[Message], options: AdapterOptions, context: RequestContext, lead: int
+) -> EncodedPrefix:
+    """Return what is cached of the messages after the leading instructions for this target and these options."""
+    if context.encode_cache.is_shared:  # the id map is new
+        _remember_issued_ids(messages[lead:], target.provider, context, EMPTY_PREFIX.keys)
+    found = context.encode_cache.find(target.cache_key, context.tool_ids, messages, lead)
+    return found if found is not None and found.options == encoding_options(options) else EMPTY_PREFIX
+
+
+def find_usual_turns(messages: Sequence[Message], target: Target, keys: CallKeys) -> tuple[Turn, ...] | None:
+    """Return the turns of a usual conversation, which no step of the projection changes on any wire; None for others.
+
+    It has texts of user and model, and calls of tools whose results directly follow, after a system prompt, if any, and
+    the model comes next. ``keys`` are those of earlier calls.
+    """
+    if not messages or messages[-1].role not in (Role.USER, Role.TOOL):
+        return None
+    rounds: _ToolRounds | None = None
+    turns: list[Turn] = []
+    for message in messages:
+        turn = Turn.of(message)
+        if message.channel is not None:
+            return None
+        if not turn.plain:
+            rounds = rounds or _ToolRounds(target, keys)
+            if not rounds.follow(turn):
+                return None
+        elif (rounds is not None and rounds.open_calls) or not (
+            turn.role in CONVERSATION_ROLES
+            or (not turns and turn.role is Role.SYSTEM and target.capabilities.supports_system_prompt is not ABSENT)
+        ):
+            return None
+        turns.append(turn)
+    return None if rounds is not None and rounds.open_calls else tuple(turns)
+
+
+@dataclass(slots=True)
+class _ToolRounds:
+    """The calls of a history so far that are as every wire takes them. ``keys`` are those of earlier calls."""
+
+    target: Target
+    keys: CallKeys
+    open_calls: set[str] = field(default_factory=set)
+    """The ids of the calls whose results must follow."""
+    seen: set[str] = field(default_factory=set)
+    """The ids of all calls."""
+    names: set[str] = field(default_factory=set)
+    """The names of tools that the model accepts."""
+
+    def follow(self, turn: Turn) -> bool:
+        """Whether a turn of several blocks, or of a call or result, is usual at its place."""
+        if not (turn.blocks and turn.ordinary) or turn.message.metadata.cache_breakpoints:
+            return False
+        if turn.role is not Role.TOOL:
+            return not self.open_calls and turn.role in CONVERSATION_ROLES and self._open(turn)
+        for block in turn.blocks:
+            if type(block) is not ToolResultBlock or block.tool_use_id not in self.open_calls:
+                return False
+            self.open_calls.remove(block.tool_use_id)
+        return True
+
+    def _open(self, turn: Turn) -> bool:
+        """Whether the turn's calls are of ids and tools that need no change, and not more than the model makes."""
+        capabilities = self.target.capabilities
+        for block in turn.blocks:
+            if type(block) is TextBlock:
+                continue
+            if type(block) is not ToolUseBlock or turn.role is not Role.ASSISTANT:
+                return False
+            if block.id in self.seen or block.id in self.keys or not capabilities.supports_tools:
+                return False
+            if block.name not in self.names:
+                if not capabilities.tool_name_rule.accepts(block.name):
+                    return False
+                self.names.add(block.name)
+            self.seen.add(block.id)
+            self.open_calls.add(block.id)
+        return len(self.open_calls) < 2 or bool(capabilities.supports_parallel_tool_calls)
+
+
+def _count_turns_of(messages: Sequence[Message], turns: Sequence[Turn]) -> int:
+    """Count the leading turns that belong to those messages."""
+    count = 0
+    for turn in turns[: len(messages)]:
+        for message in messages:
+            if turn.message is message:
+                count += 1
+                break
+    return count
+
+
+def _remember_issued_ids(
+    messages: Sequence[Message], provider: str, context: RequestContext, known_keys: CallKeys
+) -> None:
+    """Store the provider's own ids of calls, each under the key of its call."""
+    ids_by_message: dict[str, Mapping[str, str]] = {}
+    for message in messages:  # a plain loop, because it reads the whole history
+        raw = message.metadata.provider_raw
+        if raw and "tool_ids" in raw and raw.get("by") == provider:
+            ids_by_message[message.id] = raw["tool_ids"]
+    if not ids_by_message:
+        return
+    keys = known_keys.with_calls(())
+    for message in messages:
+        ids = ids_by_message.get(message.id, {})
+        new_keys = (
+            {call.id: keys.next_key(call.id) for call in message.tool_uses} if message.role is Role.ASSISTANT else {}
+        )
+        for canonical, native in ids.items():
+            context.tool_ids.remember(new_keys.get(canonical, canonical), provider, native)

@@ -5,28 +5,20 @@ message's. The steps run in the order of `project`. Each is deterministic and lo
 of the history), so a longer history only appends turns.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
 
-from dragoman.adapter.errors import CriticalLossError, ProjectionError
-from dragoman.adapter.facts.capabilities import AdapterCapabilities
+from dragoman.adapter.errors import ProjectionError
 from dragoman.adapter.losses import Loss, LossKind, Severity
+from dragoman.adapter.requests import pairing
 from dragoman.adapter.requests.block_fields import field_losses, find_lost_hints
-from dragoman.adapter.requests.history import pairing
-from dragoman.adapter.requests.history.pairing import CallKeys
-from dragoman.adapter.requests.media import MediaFilter
-from dragoman.adapter.requests.turns import (
-    CONVERSATION_ROLES,
-    SYNTHETIC,
-    Turn,
-    drop_unknown_roles,
-    is_plain_conversation,
-)
-from dragoman.adapter.requests.unsupported_blocks import call_as_text, flatten_block, result_as_text
-from dragoman.adapter.server_tools.pairs import close_open_calls, is_paused
-from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
+from dragoman.adapter.requests.encode_cache import CallKeys
+from dragoman.adapter.requests.request_builder import Target, refuse_critical
+from dragoman.adapter.requests.turns import CONVERSATION_ROLES, SYNTHETIC, Turn, drop_unknown_roles
+from dragoman.adapter.requests.unsupported_blocks import MediaFilter, call_as_text, flatten_block, result_as_text
+from dragoman.adapter.server_tools.native_calls import close_open_calls, is_paused
 from dragoman.canonical.blocks import (
     ContentBlock,
     ProviderBlock,
@@ -40,27 +32,6 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Message, Role
 
 _CONTINUE = "Continue."
-
-
-@dataclass(slots=True)
-class Target:
-    """The ``model`` of a ``provider`` that a request is for, as its adapter describes it. Targets are immutable.
-
-    ``capabilities`` and ``server_tools`` are those that the adapter declares.
-    """
-
-    provider: str
-    model: str
-    capabilities: AdapterCapabilities
-    cache_key: Hashable = field(default_factory=object)
-    """Targets with equal keys encode a history to the same bytes. By default, no two targets are equal."""
-    server_tools: ServerToolTable = EMPTY_TABLE
-    marks_cache: bool = False
-    """Whether requests mark places up to which the prompt is cached."""
-    cites_documents: bool = False
-    """Whether requests say which documents the answer cites."""
-    priced_fields: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """The same as `Adapter.priced_fields`."""
 
 
 @dataclass(slots=True)
@@ -81,15 +52,12 @@ def project(
     of others.
     """
     losses: list[Loss] = []
-    turns = list(map(Turn.of, messages))
-    if is_plain_conversation(turns, target.capabilities):
-        return Projection(tuple(turns), ())
-    turns = drop_unknown_roles(turns, losses)
+    turns = drop_unknown_roles(list(map(Turn.of, messages)), losses)
     losses += find_lost_hints(messages, marks_cache=target.marks_cache, cites_documents=target.cites_documents)
     turns = _flatten_foreign_calls(turns, target, losses)
     turns = pairing.pair_calls(turns, losses, keep_orphans=server_state, keys=keys)
     if target.capabilities.supports_tools and not target.capabilities.supports_parallel_tool_calls:
-        from dragoman.adapter.requests.history.pairing import separate_calls  # few models need it
+        from dragoman.adapter.requests.pairing import separate_calls  # few models need it
 
         turns = separate_calls(turns, losses, target.model)
     if not server_state and (rules := target.server_tools.pairs) is not None:
@@ -119,21 +87,9 @@ def _flatten_foreign_calls(turns: list[Turn], target: Target, losses: list[Loss]
     natives = (block for turn in turns if not turn.plain for block in turn.blocks if type(block) is ProviderBlock)
     if all(block.provider in own for block in natives):
         return turns
-    from dragoman.adapter.server_tools.foreign import flatten_turns  # few histories need it
+    from dragoman.adapter.server_tools.native_calls import flatten_turns  # few histories need it
 
     return flatten_turns(turns, own, losses)
-
-
-def refuse_critical(messages: Sequence[Message], losses: Iterable[Loss]) -> None:
-    """Raise CriticalLossError if one of the losses concerns a block marked critical."""
-    critical = {message.id: message.metadata.critical for message in messages if message.metadata.critical}
-    for loss in losses:
-        marked = critical.get(loss.message_id, False)
-        # A block that an earlier step replaced has no index any more: it may be the marked one.
-        is_critical = marked is True or (marked and loss.block_index in (*marked, SYNTHETIC))
-        if is_critical and loss.severity is Severity.WARNING:
-            what = f"block {loss.block_index} of message {loss.message_id}"
-            raise CriticalLossError(f"{what} is marked critical and would be lost: {loss.reason}")
 
 
 class _Projector:

@@ -1,46 +1,74 @@
 """Builds one request: the projected turns, the tool ids, and the losses so far. Every adapter uses it."""
 
-from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.context import RequestContext
-from dragoman.adapter.errors import ProjectionError
-from dragoman.adapter.facts.capabilities import ABSENT
+from dragoman.adapter.errors import CriticalLossError, ProjectionError
+from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.options import AdapterOptions, UsedOptions
 from dragoman.adapter.requests import block_fields
 from dragoman.adapter.requests.block_fields import MESSAGE_FIELDS, BlockField, field_losses
-from dragoman.adapter.requests.history import prefix_ledger
-from dragoman.adapter.requests.history.encode_cache import (
+from dragoman.adapter.requests.encode_cache import (
     EMPTY_PREFIX,
     EncodedHistory,
     EncodedPrefix,
-    begins_stretch,
-    count_instructions,
     encode_chunks,
     find_boundary,
     find_first_turn,
-    is_worth_caching,
+    find_void_messages,
+    has_prefix_note,
+    is_signed,
     iter_stretches,
+    prefix_note,
 )
-from dragoman.adapter.requests.history.pairing import CallKeys
-from dragoman.adapter.requests.projection import Target, project, refuse_critical
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
-from dragoman.adapter.server_tools.pairs import first_open_call
-from dragoman.adapter.server_tools.requests import ToolsOfRequest, add_fields
+from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
 from dragoman.adapter.wire import WireRequest
 from dragoman.adapter.wire_diff import is_same_json, merge_fields
 from dragoman.adapter.wirejson import lookup_path
-from dragoman.canonical.ids import ModelId
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 
+if TYPE_CHECKING:
+    from dragoman.adapter.requests.schemas import FittedSchema
+    from dragoman.adapter.server_tools.encode import ToolsOfRequest
+
 ABSENT_OPTION = "the wire has no such option"
 _INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
+_FEW, _SHORT = 8, 2048
+"""Turns, and characters of each, up to which nothing is cached."""
+HAS_MARKER = ""
+"""The problem of a block whose own note already has a marker of a cache: it counts, and nothing is lost."""
+_MOST_MARKERS = 3
+"""Markers of our own in the list of messages. Providers take four in a request; one is for the instructions."""
+_MARKERS = "cache_breakpoints"
+"""The key of the encoder's state for the number of markers so far."""
+
+
+@dataclass(slots=True)
+class Target:
+    """The ``model`` of a ``provider`` that a request is for, as its adapter describes it. Targets are immutable.
+
+    ``capabilities`` and ``server_tools`` are those that the adapter declares.
+    """
+
+    provider: str
+    model: str
+    capabilities: AdapterCapabilities
+    cache_key: Hashable = field(default_factory=object)
+    """Targets with equal keys encode a history to the same bytes. By default, no two targets are equal."""
+    server_tools: ServerToolTable = EMPTY_TABLE
+    marks_cache: bool = False
+    """Whether requests mark places up to which the prompt is cached."""
+    cites_documents: bool = False
+    """Whether requests say which documents the answer cites."""
+    priced_fields: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """The same as `Adapter.priced_fields`."""
 
 
 @dataclass(slots=True)
@@ -62,6 +90,8 @@ class RequestBuilder:
     """The number of turns that are leading instructions."""
     uncached: tuple[Message, ...] = ()
     """The messages that this request may add to the cached prefix."""
+    usual: bool = False
+    """Whether the turns are a usual conversation, which no step of the projection changes; see `prepare`."""
     at_list_start: bool = True
     """Whether the turns that are being encoded begin the list."""
     encoder_state: dict[str, Any] = field(default_factory=dict)
@@ -75,63 +105,14 @@ class RequestBuilder:
     own_defaults: set[str] = field(default_factory=set)
     """Fields of the body that the encoder fills if no option does."""
     lead_marks: dict[str, Any] = field(default_factory=dict, init=False)
-    """The number of markers of a cache in the leading instructions; see `cache_breakpoints`."""
-    tools: ToolsOfRequest | None = field(default=None, init=False)
+    """The number of markers of a cache in the leading instructions; see `place_breakpoints`."""
+    tools: "ToolsOfRequest | None" = field(default=None, init=False)
     """The tools of the request, if it has any."""
     _void_found: bool | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.provider = self.target.provider
         self.used = UsedOptions(self.options)
-
-    @classmethod
-    def from_history(
-        cls,
-        target: Target,
-        messages: Sequence[Message],
-        options: AdapterOptions,
-        *,
-        server_state: bool = False,
-        whole: bool = False,
-    ) -> "RequestBuilder":
-        """Project the history. Raises CriticalLossError if a critical block would be lost.
-
-        ``whole``: do not use the cache, because the wire has rules that look at all turns.
-        """
-        context = options.context or RequestContext(model=str(ModelId(target.provider, target.model)))
-        lead = count_instructions(messages)
-        # Instructions that are sent as the user's may merge with the user's next message.
-        whole = whole or server_state or (lead > 0 and target.capabilities.supports_system_prompt is ABSENT)
-        prefix = EMPTY_PREFIX
-        if not whole:
-            if context.encode_cache.is_shared:  # the id map is new
-                _remember_issued_ids(messages[lead:], target.provider, context, EMPTY_PREFIX.keys)
-            found = context.encode_cache.find(target.cache_key, context.tool_ids, messages, lead)
-            if found is not None and found.options == _encoding_options(options):
-                prefix = found
-        uncached = tuple(messages[lead + len(prefix.messages) :])
-        sent = (*messages[:lead], *uncached)
-        _remember_issued_ids(sent, target.provider, context, prefix.keys)
-        projection = project(sent, target, keys=prefix.keys, server_state=server_state)
-        instruction_turns = 0 if whole or not lead else _count_turns_of(sent[:lead], projection.turns)
-        if prefix.messages and context.encode_cache.is_shared:
-            # It ended before another message, which its last turn may not have been joined with.
-            first = next(iter(projection.turns[instruction_turns:]), None)
-            if first is None or first.message is not uncached[0] or not begins_stretch(first):
-                prefix, uncached, sent = EMPTY_PREFIX, tuple(messages[lead:]), tuple(messages)
-                projection = project(sent, target, keys=prefix.keys, server_state=server_state)
-                instruction_turns = _count_turns_of(sent[:lead], projection.turns) if lead else 0
-        return cls(
-            target,
-            options,
-            context,
-            turns=projection.turns,
-            losses=[*prefix.losses, *projection.losses, *block_fields.find_lost_message_fields(sent, target.provider)],
-            prefix=prefix,
-            instruction_turns=instruction_turns,
-            uncached=() if whole else uncached,
-            encoder_state=deepcopy(dict(prefix.encoder_state)) if prefix.encoder_state else {},
-        )
 
     def encode_history(self, turns: Sequence[Turn], encode: Callable[[Sequence[Turn]], list[Any]]) -> EncodedHistory:
         """Encode the message list: the cached prefix, followed by ``turns``, the last ones of this request.
@@ -144,7 +125,9 @@ class RequestBuilder:
         lead = encode(turns[:lead_count]) if lead_count else []
         rest = turns[lead_count:]
         self.at_list_start = not (lead_count or self.prefix.messages)
-        cached_turns = self._extend_prefix(rest, encode) if is_worth_caching(rest) else 0
+        # A few short texts are encoded again with each request: that costs less than a longer prefix, another object.
+        few = len(rest) <= _FEW and all(turn.plain and len(turn.blocks[0].text) <= _SHORT for turn in rest)  # type: ignore[union-attr]  # a plain turn is one text
+        cached_turns = 0 if few else self._extend_prefix(rest, encode)
         items = encode(rest[cached_turns:])
         if not self.prefix.json_chunks:
             return EncodedHistory((), lead + items)
@@ -153,7 +136,9 @@ class RequestBuilder:
     def _extend_prefix(self, turns: Sequence[Turn], encode: Callable[[Sequence[Turn]], list[Any]]) -> int:
         """Extend the cached prefix. Returns the index of the first turn that is not in it."""
         count = find_boundary(self.uncached)
-        if count and (rules := self.target.server_tools.pairs) is not None:
+        if count and not self.usual and (rules := self.target.server_tools.pairs) is not None:
+            from dragoman.adapter.server_tools.native_calls import first_open_call  # imported late: see `usual`
+
             open_call = first_open_call(self.uncached[:count], rules, self.provider)
             # What becomes of an open call depends on what follows, so it is not cached.
             count = count if open_call is None else find_boundary(self.uncached[: open_call + 1])
@@ -185,7 +170,7 @@ class RequestBuilder:
         context, shorter = self.context, self.prefix
         self.prefix = self.prefix.extend(
             context.tool_ids,
-            _encoding_options(self.options),
+            encoding_options(self.options),
             messages,
             chunks,
             [*new_losses, *self.losses[mark:]],
@@ -228,10 +213,43 @@ class RequestBuilder:
             return {}
         return fields
 
+    def place_breakpoints(self, turn: Turn, problems: Iterable[str | None]) -> set[int]:
+        """Return the indexes of the blocks of a turn that get a marker, up to which the provider is asked to cache the
+        prompt (`MessageMetadata.cache_breakpoints`), and record the others as losses.
+
+        ``problems`` has, for each block, why no marker may follow it, or None.
+        """
+        wanted = turn.message.metadata.cache_breakpoints
+        if not wanted:
+            return set()
+        is_lead = turn in self.turns[: self.instruction_turns]
+        marks = self.lead_marks if is_lead else self.encoder_state
+        # The option sets a marker in the instructions and one in the last message.
+        most = (0 if is_lead else 1) if self.options.prompt_cache else (1 if is_lead else _MOST_MARKERS)
+        placed: set[int] = set()
+        lost = set(wanted) - set(turn.origins)
+        for index, (origin, problem) in enumerate(zip(turn.origins, problems, strict=True)):
+            if origin not in wanted:
+                continue
+            if problem == HAS_MARKER:
+                marks[_MARKERS] = marks.get(_MARKERS, 0) + 1
+            elif problem is None and marks.get(_MARKERS, 0) < most:
+                marks[_MARKERS] = marks.get(_MARKERS, 0) + 1
+                placed.add(index)
+            else:
+                reason = problem or "the request has as many markers as the provider takes"
+                self.losses.append(_breakpoint_loss(turn.message, origin, reason))
+        self.losses += [
+            _breakpoint_loss(turn.message, origin, "its block is not sent as it is") for origin in sorted(lost)
+        ]
+        return placed
+
     def usable_tools(self, tools: Sequence[ToolDefinition]) -> list[ToolDefinition]:
         """Return the tools that this provider can use; see `ToolsOfRequest`. Raises UnsupportedToolError."""
         if not tools:
             return []
+        from dragoman.adapter.server_tools.encode import ToolsOfRequest  # imported late: many requests have no tools
+
         target = self.target
         calls_functions = bool(target.capabilities.supports_tools)
         self.tools = ToolsOfRequest(
@@ -240,6 +258,28 @@ class RequestBuilder:
         chosen = self.tools.choose(tools)
         self.context.native_calls = self.tools.native_calls
         return chosen
+
+    def fit_tools(self, tools: Sequence[ToolDefinition]) -> list[ToolDefinition]:
+        """Return the tools that this provider can use, with schemas in its form. Raises UnsupportedToolError."""
+        return fit_tool_schemas(self, self.usable_tools(tools)) if tools else []
+
+    def fit_output_schema(self) -> dict[str, Any]:
+        """Return the output schema in the target's form."""
+        from dragoman.adapter.requests.schemas import fit_schema  # imported late: few requests have one
+
+        fitted = fit_schema(self.options.output_schema or {}, self.target.capabilities.output_schemas)
+        self.record_schema_losses(LossKind.OPTION, "output_schema", fitted)
+        return fitted.schema
+
+    def record_schema_losses(self, kind: LossKind, what: str, fitted: "FittedSchema") -> None:
+        """Record the constraints of a schema that are gone, and those in another form."""
+        model = self.target.model
+        if fitted.dropped:
+            paths = ", ".join(dict.fromkeys(fitted.dropped))
+            self.record_loss(kind, f"{what}: {model} is not held to {paths}: the description says it")
+        if fitted.changed:
+            paths = ", ".join(dict.fromkeys(fitted.changed))
+            self.record_loss(kind, f"{what}: in another form for {model}: {paths}", Severity.INFO)
 
     def finish_function(self, tool: ToolDefinition, encoded: dict[str, Any]) -> dict[str, Any]:
         """Add the fields of a function that the adapter's encoder does not write."""
@@ -259,7 +299,7 @@ class RequestBuilder:
 
     def record_field_losses(self, turn: Turn, index: int, *unsupported: BlockField) -> None:
         """Record the fields of a block that the wire does not support."""
-        if block_fields.has_all_fields_everywhere(turn.blocks[index]):
+        if turn.portable:
             return
         synthetic, from_same_wire = turn.origins[index] == SYNTHETIC, bool(turn.raw(self.provider))
         for kind, reason, severity in block_fields.find_lost_fields(
@@ -294,25 +334,25 @@ class RequestBuilder:
             if history is None:
                 return False
             items = b",".join(history.json_chunks())
-            self.context.prefix_note = prefix_ledger.prefix_note(body, items)
+            self.context.prefix_note = prefix_note(body, items)
             self._void_found = self._record_void_thinking(body, items)
         return self._void_found
 
     def _record_void_thinking(self, body: Mapping[str, Any], items: bytes) -> bool:
         policy = self.target.capabilities.thinking_policy
-        candidates = (*self.prefix.with_prefix_note, *filter(prefix_ledger.has_prefix_note, self.uncached))
+        candidates = (*self.prefix.with_prefix_note, *filter(has_prefix_note, self.uncached))
         signed = [
             message
             for message in {id(message): message for message in candidates}.values()
             if (message.metadata.provider_raw or {})["by"] == self.provider and policy.can_read(message.metadata.model)
         ]
-        void_messages = prefix_ledger.find_void_messages(signed, body, items) if signed else []
+        void_messages = find_void_messages(signed, body, items) if signed else []
         reason = f"what stood before it has changed since {self.target.model} signed it: the signature is void"
         if void_messages and self.options.strict_prefix:
             raise ProjectionError(f"message {void_messages[0].id}: {reason}; without strict_prefix it would be a loss")
         for message in void_messages:
             for index, block in enumerate(message.content):
-                if prefix_ledger.is_signed(block):
+                if is_signed(block):
                     loss = Loss(LossKind.THINKING, message.id, index, reason, Severity.WARNING, block.type)
                     refuse_critical([message], [loss])
                     self.losses.append(loss)
@@ -347,6 +387,8 @@ class RequestBuilder:
         default, what the options say."""
         headers = {"content-type": "application/json", **(headers or {})}
         if self.tools is not None:
+            from dragoman.adapter.server_tools.encode import add_fields
+
             for added_fields in self.tools.fields:
                 body = add_fields(body, added_fields)
             for name, value in self.tools.headers:
@@ -354,7 +396,8 @@ class RequestBuilder:
                 headers[name] = f"{known},{value}" if known else self.merge_list_header(name, value)[name]
         extra = self.options.extra.get(self.provider)
         merged_body = merge_fields(body, extra, self._record_override) if extra else body
-        self.has_void_thinking(merged_body)
+        if self.target.capabilities.thinking_policy.prefix_bound:
+            self.has_void_thinking(merged_body)
         if self.options.headers:  # read only now: `merge_list_header` may have changed them
             headers.update(self.options.headers.get(self.provider, {}))
         terms = self.context.terms
@@ -363,7 +406,14 @@ class RequestBuilder:
             if isinstance(value, str) and value != default:
                 terms[name] = value
         stream = self.options.stream if stream is None else stream
-        return WireRequest("POST", path, _dump_body(merged_body), headers, stream, tuple(self.losses), terms)
+        history = next((name for name, value in merged_body.items() if isinstance(value, EncodedHistory)), None)
+        if history is None:
+            dumped = wirejson.dumps(merged_body)
+        elif merged_body[history].prefix_chunks:
+            dumped = _dump_around(merged_body, history, merged_body[history])
+        else:
+            dumped = wirejson.dumps({**merged_body, history: merged_body[history].new_items})
+        return WireRequest("POST", path, dumped, headers, stream, tuple(self.losses), terms)
 
     def _record_override(self, path: tuple[str, ...], value: Any) -> None:
         """Record a value that ``extra`` overrides, unless it is a default, or the client's own body is restored."""
@@ -374,7 +424,43 @@ class RequestBuilder:
             self.record_option_loss("extra", f"{'.'.join(path)} is set there, too: the value of extra is sent")
 
 
-def _encoding_options(options: AdapterOptions) -> tuple[Any, ...]:
+def refuse_critical(messages: Sequence[Message], losses: Iterable[Loss]) -> None:
+    """Raise CriticalLossError if one of the losses concerns a block marked critical."""
+    critical = {message.id: message.metadata.critical for message in messages if message.metadata.critical}
+    for loss in losses:
+        marked = critical.get(loss.message_id, False)
+        # A block that an earlier step replaced has no index any more: it may be the marked one.
+        is_critical = marked is True or (marked and loss.block_index in (*marked, SYNTHETIC))
+        if is_critical and loss.severity is Severity.WARNING:
+            what = f"block {loss.block_index} of message {loss.message_id}"
+            raise CriticalLossError(f"{what} is marked critical and would be lost: {loss.reason}")
+
+
+def _breakpoint_loss(message: Message, index: int, why: str) -> Loss:
+    block_type = message.content[index].type if index < len(message.content) else ""
+    return Loss(LossKind.OPTION, message.id, index, f"cache_breakpoints: {why}", Severity.INFO, block_type)
+
+
+def fit_tool_schemas(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> list[ToolDefinition]:
+    """Return the tools with schemas in the target's form; tools that came from its own wire go back unchanged."""
+    if not tools:
+        return []
+    from dragoman.adapter.requests.schemas import Room, fit_schema, form_check  # imported late: see `usable_tools`
+
+    rule = request.target.capabilities.tool_schemas
+    fits, room = form_check(rule), Room()
+    fitted_tools: list[ToolDefinition] = []
+    for tool in tools:
+        if not (fits(tool.input_schema) or (tool.provider_raw or {}).get("by") == request.provider):
+            fitted = fit_schema(tool.input_schema, rule, room)
+            request.record_schema_losses(LossKind.TOOLS, f"the tool {tool.name}", fitted)
+            if fitted.schema != tool.input_schema:
+                tool = tool.model_copy(update={"input_schema": fitted.schema})
+        fitted_tools.append(tool)
+    return fitted_tools
+
+
+def encoding_options(options: AdapterOptions) -> tuple[Any, ...]:
     """Return the options that decide how messages are encoded. A copy without the others would take longer."""
     kind = type(options)
     if kind not in _ENCODING_FIELDS:
@@ -385,27 +471,6 @@ def _encoding_options(options: AdapterOptions) -> tuple[Any, ...]:
 
 
 _ENCODING_FIELDS: dict[type[AdapterOptions], "attrgetter[Any]"] = {}
-
-
-def _count_turns_of(messages: Sequence[Message], turns: Sequence[Turn]) -> int:
-    """Count the leading turns that belong to those messages."""
-    count = 0
-    for turn in turns[: len(messages)]:
-        for message in messages:
-            if turn.message is message:
-                count += 1
-                break
-    return count
-
-
-def _dump_body(body: Mapping[str, Any]) -> bytes:
-    """Encode the body as JSON. Cached chunks of the history are inserted unchanged."""
-    for name, value in body.items():
-        if isinstance(value, EncodedHistory):
-            if value.prefix_chunks:
-                return _dump_around(body, name, value)
-            return wirejson.dumps({**body, name: value.new_items})
-    return wirejson.dumps(body)
 
 
 def _dump_around(body: Mapping[str, Any], history_field: str, history: EncodedHistory) -> bytes:
@@ -419,24 +484,3 @@ def _dump_around(body: Mapping[str, Any], history_field: str, history: EncodedHi
         parts += (chunk, b",")
     parts[-1] = b"]"  # for the last comma
     return b"".join((*parts, b"," if fields_after else b"", wirejson.dumps(fields_after)[1:]))
-
-
-def _remember_issued_ids(
-    messages: Sequence[Message], provider: str, context: RequestContext, known_keys: CallKeys
-) -> None:
-    """Store the provider's own ids of calls, each under the key of its call."""
-    ids_by_message: dict[str, Mapping[str, str]] = {}
-    for message in messages:  # a plain loop, because it reads the whole history
-        raw = message.metadata.provider_raw
-        if raw and "tool_ids" in raw and raw.get("by") == provider:
-            ids_by_message[message.id] = raw["tool_ids"]
-    if not ids_by_message:
-        return
-    keys = known_keys.with_calls(())
-    for message in messages:
-        ids = ids_by_message.get(message.id, {})
-        new_keys = (
-            {call.id: keys.next_key(call.id) for call in message.tool_uses} if message.role is Role.ASSISTANT else {}
-        )
-        for canonical, native in ids.items():
-            context.tool_ids.remember(new_keys.get(canonical, canonical), provider, native)

@@ -4,15 +4,12 @@ Providers support different parts of JSON Schema; each target's models.toml says
 not support move into the description, so that the model still sees them.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.facts.capabilities import SchemaRule
-from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.canonical.tools import ToolDefinition
 
 Schema = dict[str, Any]
 
@@ -47,16 +44,16 @@ _REFERENCES = ("#/$defs/", "#/definitions/")
 
 
 @dataclass(slots=True)
-class _Room:
+class Room:
     """How many characters of definitions may still take the place of references."""
 
     left: int = _INLINED
 
 
-def fit_schema(schema: Mapping[str, Any], rule: SchemaRule, room: _Room | None = None) -> FittedSchema:
+def fit_schema(schema: Mapping[str, Any], rule: SchemaRule, room: Room | None = None) -> FittedSchema:
     """Return the schema in the target's form. The argument is not changed. ``room`` is what the schemas of one request
     share."""
-    walk = _SchemaFitter(rule, schema, room or _Room())
+    walk = _SchemaFitter(rule, schema, room or Room())
     fitted = FittedSchema(dict(schema))
     if rule.root == "object":
         fitted.schema = walk.fit_root(fitted.schema, fitted)
@@ -81,15 +78,6 @@ def has_free_keys(schema: Any) -> bool:
         for key in _SCHEMA_MAP_KEYWORDS
         if isinstance(schema.get(key), Mapping)
     )
-
-
-def fit_tool_schemas(request: RequestBuilder, tools: Iterable[ToolDefinition]) -> list[ToolDefinition]:
-    """Return the tools with schemas in the target's form; tools that came from its own wire go back unchanged."""
-    if not tools:
-        return []
-    rule = request.target.capabilities.tool_schemas
-    fits, room = form_check(rule), _Room()
-    return [tool if fits(tool.input_schema) else _fit_tool(request, tool, rule, room) for tool in tools]
 
 
 def form_check(rule: SchemaRule) -> Callable[[Schema], bool]:
@@ -133,37 +121,8 @@ def _is_plain_object(schema: Schema) -> bool:
     return schema.get("type") == "object" and "properties" in schema and schema.keys().isdisjoint(_NOT_PLAIN)
 
 
-def _fit_tool(request: RequestBuilder, tool: ToolDefinition, rule: SchemaRule, room: _Room) -> ToolDefinition:
-    if (tool.provider_raw or {}).get("by") == request.provider:
-        return tool
-    fitted = fit_schema(tool.input_schema, rule, room)
-    _record_schema_losses(request, LossKind.TOOLS, f"the tool {tool.name}", fitted)
-    return tool if fitted.schema == tool.input_schema else tool.model_copy(update={"input_schema": fitted.schema})
-
-
-def fit_output_schema(request: RequestBuilder) -> Schema:
-    """Return the output schema in the target's form."""
-    fitted = fit_schema(request.options.output_schema or {}, request.target.capabilities.output_schemas)
-    _record_schema_losses(request, LossKind.OPTION, "output_schema", fitted)
-    return fitted.schema
-
-
-def _record_schema_losses(request: RequestBuilder, kind: LossKind, what: str, fitted: FittedSchema) -> None:
-    model = request.target.model
-    if fitted.dropped:
-        request.record_loss(
-            kind, f"{what}: {model} is not held to {_join_paths(fitted.dropped)}: the description says it"
-        )
-    if fitted.changed:
-        request.record_loss(kind, f"{what}: in another form for {model}: {_join_paths(fitted.changed)}", Severity.INFO)
-
-
-def _join_paths(paths: Sequence[str]) -> str:
-    return ", ".join(dict.fromkeys(paths))
-
-
 class _SchemaFitter:
-    def __init__(self, rule: SchemaRule, whole: Mapping[str, Any], room: _Room) -> None:
+    def __init__(self, rule: SchemaRule, whole: Mapping[str, Any], room: Room) -> None:
         self._rule = rule
         self._root = whole
         self._room = room

@@ -5,17 +5,22 @@ the conversation's own instructions, so that every turn has the same prefix. The
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.context import RequestContext
+from dragoman.adapter.errors import RequestError
 from dragoman.adapter.facts.capabilities import NATIVE, AdapterCapabilities
-from dragoman.adapter.options import AdapterOptions
-from dragoman.adapter.requests.projection import Target
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.losses import Loss, LossKind, Severity
+from dragoman.adapter.options import AdapterOptions, NamedTool
+from dragoman.adapter.requests.call_translators import ANSWER_TOOL_DESCRIPTION, ANSWER_TOOL_NAME, AnswerTool
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import is_for_another
+from dragoman.adapter.requests.schemas import has_free_keys
 from dragoman.canonical.message import Message, Role
+from dragoman.canonical.tools import ToolDefinition
 
 ANY_OBJECT: Mapping[str, Any] = {"type": "object", "additionalProperties": True}
 """The output schema of an answer that is any JSON object. A wire with a JSON mode gets that mode for it."""
@@ -45,6 +50,36 @@ def reads_schema(target: Target, context: RequestContext, *, tools: bool) -> boo
     """Whether the output schema of a request is an option. For the wire's own provider it stays as it is if the wire
     would not say it so; another provider cannot have it from there."""
     return supports_native_schema(target.capabilities, tools=tools) or is_for_another(target.provider, context)
+
+
+def emulate_schema(
+    target: Target,
+    messages: Sequence[Message],
+    tools: Sequence[ToolDefinition],
+    options: AdapterOptions,
+    losses: list[Loss],
+) -> tuple[Sequence[Message], Sequence[ToolDefinition], AdapterOptions]:
+    """If the wire has no field for the output schema, send it as the input of the only tool, or in the system
+    prompt. Raises RequestError if it is not a mapping."""
+    capabilities, schema = target.capabilities, options.output_schema
+    if not isinstance(schema, Mapping):  # sessions have read other forms by now
+        raise RequestError(f"output_schema must be a JSON Schema as a mapping, not a {type(schema).__name__}")
+    has_tools = bool(tools) and bool(capabilities.supports_tools)
+    if schema is None or not capabilities.supports_structured_output:
+        return messages, tools, options
+    if supports_native_schema(capabilities, tools=has_tools):
+        if not (capabilities.output_schemas.closed and has_free_keys(schema)):
+            return messages, tools, options
+        reason = f"output_schema: {target.model} cannot be held to objects with free keys: the prompt asks for it"
+        losses.append(Loss(LossKind.OPTION, "", -1, reason, Severity.INFO))
+        return add_schema_prompt(messages, schema), tools, replace(options, output_schema=None)
+    if options.context is None or not can_use_answer_tool(capabilities, options, has_tools=has_tools):
+        return add_schema_prompt(messages, schema), tools, options
+    options.context.answer_tool = AnswerTool()
+    reason = f"output_schema: {target.model} is made to call a tool whose input is the answer"
+    losses.append(Loss(LossKind.OPTION, "", -1, reason, Severity.INFO))
+    answer = ToolDefinition(name=ANSWER_TOOL_NAME, description=ANSWER_TOOL_DESCRIPTION, input_schema=dict(schema))
+    return messages, [answer], replace(options, output_schema=None, tool_choice=NamedTool(ANSWER_TOOL_NAME))
 
 
 def can_use_answer_tool(capabilities: AdapterCapabilities, options: AdapterOptions, *, has_tools: bool) -> bool:

@@ -1,10 +1,9 @@
 """Turn: one message as it will be sent, linked to the message that it came from."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dragoman.adapter.facts.capabilities import ABSENT, AdapterCapabilities
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
@@ -33,7 +32,7 @@ class Turn:
     origins: tuple[int, ...]
     """Where each block comes from in the history's message."""
     plain: bool = False
-    _ordinary: bool | None = field(default=None, init=False, repr=False, compare=False)
+    _survey: tuple[bool, bool] | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, message: Message) -> "Turn":
@@ -61,13 +60,13 @@ class Turn:
         block_type = content[index].type if 0 <= index < len(content) else ""
         return Loss(kind, self.message.id, index, reason, severity, block_type)
 
-    def plain_text(self, provider: str) -> str | None:
+    def plain_text(self, provider: str, layout: frozenset[str] | None = None) -> str | None:
         """Return the text if the turn is only a text for that provider: without citations and without notes of its
-        own."""
+        own. ``layout`` names the notes that decide how its own message is written; without it, any note may."""
         if not self.plain:
             return None
         raw = self.message.metadata.provider_raw
-        if raw is not None and raw.get("by") == provider:
+        if raw is not None and raw.get("by") == provider and (layout is None or not layout.isdisjoint(raw)):
             return None
         block = self.blocks[0]
         return block.text if isinstance(block, TextBlock) and not block.citations else None
@@ -78,9 +77,33 @@ class Turn:
 
         Such a turn has no thinking, media or native blocks, and nothing empty.
         """
-        if self._ordinary is None:
-            self._ordinary = self.plain or _is_ordinary(self.blocks)
-        return self._ordinary
+        if self._survey is None:
+            self._survey = _survey(self.blocks)
+        return self._survey[0]
+
+    @property
+    def portable(self) -> bool:
+        """Whether every wire supports all that the blocks hold, as for most turns: texts without citations, then calls
+        with arguments that are objects, or results of one text each that are not errors."""
+        if self._survey is None:
+            self._survey = _survey(self.blocks)
+        return self._survey[1]
+
+    def is_simple(self, provider: str, layout: frozenset[str] | None = None) -> bool:
+        """Whether there is nothing to ask about the turn: it is ordinary and portable, the provider has no notes of its
+        own on it, and it has no marker of a cache. Encoders write such turns, which are most of them, at once.
+
+        ``layout`` is that of `plain_text`.
+        """
+        metadata = self.message.metadata
+        raw = metadata.provider_raw
+        if raw is not None and raw.get("by") == provider and (layout is None or not layout.isdisjoint(raw)):
+            return False
+        if metadata.cache_breakpoints:
+            return False
+        if self._survey is None:
+            self._survey = _survey(self.blocks)
+        return self._survey == (True, True)
 
     @property
     def has_calls(self) -> bool:
@@ -139,41 +162,30 @@ class Turn:
         return apply_diff(encoded, blocks.get(str(origin)) if blocks and origin != SYNTHETIC else None)
 
 
-def _is_ordinary(blocks: tuple[ContentBlock, ...]) -> bool:
+def _survey(blocks: tuple[ContentBlock, ...]) -> tuple[bool, bool]:
+    """Return whether a turn of these blocks is `Turn.ordinary`, and whether it is `Turn.portable`."""
+    ordinary = portable = True
+    has_calls = False
     for block in blocks:
-        if type(block) is ToolResultBlock:
-            if not block.content:
-                return False
-            for part in block.content:
-                if type(part) is not TextBlock or part.citations or not _has_words(part):
-                    return False
-        elif type(block) is TextBlock:
-            if not _has_words(block):
-                return False
-        elif type(block) is not ToolUseBlock:
-            return False
-    return True
-
-
-def _has_words(block: TextBlock) -> bool:
-    return block.text != "" and not block.text.isspace()
-
-
-def is_plain_conversation(turns: Sequence[Turn], capabilities: AdapterCapabilities) -> bool:
-    """Whether the turns are texts of user and model that end with the user's, after a system prompt, if any.
-
-    No step changes such a history on any wire. Most histories are of this kind.
-    """
-    if not turns or turns[-1].role is not Role.USER:
-        return False
-    for turn in turns:
-        if not turn.plain or turn.message.channel is not None:
-            return False
-        if turn.role not in CONVERSATION_ROLES and not (
-            turn is turns[0] and turn.role is Role.SYSTEM and capabilities.supports_system_prompt is not ABSENT
-        ):
-            return False
-    return True
+        texts: tuple[ContentBlock, ...] = ()
+        if type(block) is TextBlock:
+            portable = portable and not block.citations and not has_calls
+            texts = (block,)
+        elif type(block) is ToolUseBlock:
+            has_calls = True
+            portable = portable and block.raw_input is None
+        elif type(block) is ToolResultBlock:
+            texts = block.content
+            portable = portable and len(texts) == 1 and not block.is_error
+            ordinary = ordinary and bool(texts)
+        else:
+            return False, False
+        for text in texts:
+            if type(text) is not TextBlock:
+                return False, False
+            if not text.text or text.text.isspace() or (text.citations and text is not block):
+                ordinary = False
+    return ordinary, portable
 
 
 def drop_unknown_roles(turns: list[Turn], losses: list[Loss]) -> list[Turn]:

@@ -13,21 +13,18 @@ from dragoman.adapter.server_tools.encode import BY_PROVIDER
 from dragoman.adapter.server_tools.table import ServerToolTable, ToolRow
 from dragoman.adapter.wirejson import split_path
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.tools.base import ClientTool, ServerTool
-from dragoman.canonical.tools.client import (
+from dragoman.canonical.tools.base import ClientTool, CustomTool, ServerTool
+from dragoman.canonical.tools.server import (
     ApplyPatch,
     Bash,
-    ComputerUse,
-    CustomTool,
-    Memory,
-    Shell,
-    TextEditor,
-)
-from dragoman.canonical.tools.server import (
     CodeExecution,
+    ComputerUse,
     FileSearch,
     ImageGeneration,
     McpServer,
+    Memory,
+    Shell,
+    TextEditor,
     ToolSearch,
     WebFetch,
     WebSearch,

@@ -1,20 +1,154 @@
-"""Encodes server tools for one model, by the table of its adapter."""
+"""What the tools of one request add to it, and server tools by the table of the model's adapter. `SHAPES` are settings
+that a wire writes in another shape."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.adapter.errors import UnsupportedToolError
-from dragoman.adapter.losses import Severity
-from dragoman.adapter.server_tools.shapes import SHAPES
+from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.server_tools.table import ServerToolTable, ToolRow, providers_with
 from dragoman.adapter.wire_diff import merge_fields
-from dragoman.adapter.wirejson import split_path
+from dragoman.adapter.wirejson import assign_path, dumps_text, split_path
 from dragoman.canonical.blocks import FrozenModel
-from dragoman.canonical.tools.base import ClientTool, ProviderTool, ServerTool
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.tools.base import ClientTool, CustomTool, ProviderTool, ServerTool
 
-RecordLoss = Callable[[str, Severity], None]
+_FUNCTION_FIELDS = ("strict", "defer_loading")
+
+RecordLoss = Callable[[LossKind, str, Severity], None]
+
+
+@dataclass(slots=True)
+class ToolsOfRequest:
+    """Chooses the tools that a model can use. ``calls_functions``: whether the model can call functions."""
+
+    table: ServerToolTable
+    provider: str
+    model: str
+    record_loss: RecordLoss
+    calls_functions: bool
+    fields: list[Mapping[str, Any]] = field(default_factory=list)
+    """Fields of the body that server tools add."""
+    native_calls: dict[str, str] = field(default_factory=dict)
+    """The names of the program's tools, by the type of the items that call them."""
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    """Items of list headers that server tools add."""
+
+    def choose(self, tools: Sequence[ToolDefinition]) -> list[ToolDefinition]:
+        """Return the tools for the list of tools. A server tool becomes the provider's own object; what the provider
+        does not have is a loss. Raises UnsupportedToolError.
+        """
+        kept: list[ToolDefinition] = []
+        added = 0
+        for tool in tools:
+            chosen: ToolDefinition | None = tool
+            if isinstance(tool, ServerTool) and not self._is_own(tool):
+                words = {each.WORD for each in tools if isinstance(each, ServerTool)}
+                chosen = self._encode(tool, words)
+                added += chosen is not None and self._is_own(chosen) and not isinstance(tool, ClientTool)
+            if chosen is not None and self._is_usable(chosen):
+                if chosen.strict or chosen.defer_loading:
+                    self._record_missing_fields(chosen)
+                kept.append(chosen)
+        # Some providers need a switch if a request has both functions and server tools.
+        if 0 < added < len(kept) and (row := self.table.find("mixed", self.model)) is not None:
+            self.fields.append(row.body)
+        return kept
+
+    def _is_own(self, tool: ToolDefinition) -> bool:
+        raw = tool.provider_raw or {}
+        return "native" in raw and raw.get("by") == self.provider
+
+    def _is_usable(self, tool: ToolDefinition) -> bool:
+        raw = tool.provider_raw or {}
+        if "native" not in raw:
+            if self.calls_functions:
+                return True
+            reason = f"{self.model} calls no tools: {tool.name} left out"
+        elif raw.get("by") == self.provider:
+            return True
+        else:
+            reason = f"the tool {tool.name} runs at {raw.get('by')} only"
+        self.record_loss(LossKind.TOOLS, reason, Severity.WARNING)
+        return False
+
+    def _encode(self, tool: ServerTool, words: Collection[str]) -> ToolDefinition | None:
+        """Return the provider's own object, or a function of the program; None if it is in another field, or left
+        out."""
+        if isinstance(tool, ClientTool) and is_function(tool, self.table, self.model):
+            return _as_function(tool)
+        if isinstance(tool, CustomTool) and tool.provider_raw and self.table.find(tool.WORD, self.model) is None:
+            return self._as_unrestricted_function(tool)
+
+        def record_loss(reason: str, severity: Severity) -> None:
+            self.record_loss(LossKind.TOOLS, reason, severity)
+
+        encoded = encode_server_tool(tool, self.table, self.provider, self.model, record_loss, words)
+        if encoded is None:
+            return None
+        if encoded.body:
+            self.fields.append(encoded.body)
+        self.headers += encoded.headers.items()
+        if encoded.entry is None:
+            return None
+        row = self.table.find(tool.WORD, self.model)
+        if row is not None and row.call and isinstance(tool, ClientTool):
+            self.native_calls[row.call.replace("{name}", tool.name)] = tool.name
+        raw = {"by": self.provider, "native": encoded.entry}
+        return ToolDefinition(name=tool.name, description=tool.description, provider_raw=raw)
+
+    def _as_unrestricted_function(self, tool: CustomTool) -> ToolDefinition:
+        """Return a tool with a grammar as a function. The grammar restricts nothing there, so the description holds
+        it."""
+        self.record_loss(
+            LossKind.TOOLS,
+            f"the tool {tool.name}: {self.model} is not held to its grammar: the description says it",
+            Severity.WARNING,
+        )
+        grammar = f"The input must obey this {tool.syntax} grammar:\n{tool.grammar}"
+        described = "\n\n".join(filter(None, (tool.description, grammar)))
+        return _as_function(tool).model_copy(update={"description": described})
+
+    def _record_missing_fields(self, tool: ToolDefinition) -> None:
+        for name in _FUNCTION_FIELDS:
+            if getattr(tool, name) and name not in self.table.function_fields:
+                reason = f"the tool {tool.name}: {self.provider} has no {name}"
+                self.record_loss(LossKind.TOOLS, reason, Severity.INFO)
+
+    def finish_function(self, tool: ToolDefinition, encoded: dict[str, Any]) -> dict[str, Any]:
+        """Add the fields of a function that are common to several providers, and those of this provider alone."""
+        if tool.strict is None and not tool.defer_loading and not tool.extra:
+            return encoded
+        for name, path in self.table.function_fields.items():
+            value = getattr(tool, name)
+            if value or (name == "strict" and value is False):
+                assign_path(encoded, path, value)
+        own = tool.extra.get(self.provider)
+        return merge_fields(encoded, own, lambda *_: None) if own else encoded
+
+
+def _as_function(tool: ClientTool) -> ToolDefinition:
+    shared = {name: getattr(tool, name) for name in ToolDefinition.model_fields if name != "provider_raw"}
+    return ToolDefinition(**shared)
+
+
+def add_fields(body: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body with more fields. Objects are merged, and lists are added to each other."""
+    merged = dict(body)
+    for name, value in fields.items():
+        current = merged.get(name)
+        if isinstance(current, Mapping) and isinstance(value, Mapping):
+            merged[name] = add_fields(current, value)
+        elif isinstance(current, list) and isinstance(value, list):
+            merged[name] = [*current, *(item for item in value if item not in current)]
+        else:
+            merged[name] = value
+    return merged
+
+
+RecordToolLoss = Callable[[str, Severity], None]
 
 
 @dataclass(slots=True)
@@ -31,7 +165,7 @@ def encode_server_tool(
     table: ServerToolTable,
     provider: str,
     model: str,
-    record_loss: RecordLoss,
+    record_loss: RecordToolLoss,
     words: Collection[str] = (),
 ) -> EncodedTool | None:
     """Return what the tool adds to a request; None if it is left out. ``words`` are those of all tools.
@@ -76,7 +210,7 @@ def is_function(tool: ClientTool, table: ServerToolTable, model: str) -> bool:
     return plain and bool(tool.input_schema["properties"]) and table.find(tool.WORD, model) is None
 
 
-def _leave_out(tool: ServerTool, reason: str, record_loss: RecordLoss, provider: str = "", model: str = "") -> None:
+def _leave_out(tool: ServerTool, reason: str, record_loss: RecordToolLoss, provider: str = "", model: str = "") -> None:
     if tool.required:
         found = providers_with(tool.WORD)
         advice = f" (providers that have it: {', '.join(found)})" if found else ""
@@ -113,7 +247,7 @@ class _ToolEncoder:
     row: ToolRow
     provider: str
     model: str
-    record_loss: RecordLoss
+    record_loss: RecordToolLoss
     encoded: EncodedTool
 
     def encode(self) -> None:
@@ -186,3 +320,93 @@ def _to_json(value: Any) -> Any:
     if isinstance(value, FrozenModel):
         return value.model_dump(mode="json", exclude_none=True)
     return list(value) if isinstance(value, tuple) else value
+
+
+Shape = Callable[[str, Any], Mapping[str, Any]]
+
+
+def _blocked_with_minus(path: str, domains: tuple[str, ...]) -> Mapping[str, Any]:
+    return {path: [f"-{domain}" for domain in domains]}
+
+
+def _american_date(path: str, day: Any) -> Mapping[str, Any]:
+    return {path: day.strftime("%m/%d/%Y")}
+
+
+def _timestamp(path: str, day: Any) -> Mapping[str, Any]:
+    return {path: f"{day.isoformat()}T00:00:00Z"}
+
+
+def _network_policy(path: str, network: Any) -> Mapping[str, Any]:
+    if network == "off":
+        return {path: {"type": "disabled"}}
+    return {path: {"type": "allowlist", "allowed_domains": list(network)}}
+
+
+def _enabled_tools(path: str, names: tuple[str, ...]) -> Mapping[str, Any]:
+    """Disable all tools of a toolset except the named ones."""
+    return {"default_config.enabled": False, path: {name: {"enabled": True} for name in names}}
+
+
+def _disabled_tools(path: str, names: tuple[str, ...]) -> Mapping[str, Any]:
+    return {path: {name: {"enabled": False} for name in names}}
+
+
+def _approval(path: str, approval: Any) -> Mapping[str, Any]:
+    named = not isinstance(approval, str)
+    return {path: {"always": {"tool_names": list(approval)}} if named else approval}
+
+
+def _allowed_mode(path: str, names: tuple[str, ...]) -> Mapping[str, Any]:
+    return {path: [{"mode": "any", "tools": list(names)}]}
+
+
+def _bearer(path: str, token: str) -> Mapping[str, Any]:
+    return {path: f"Bearer {token}"}
+
+
+def _named_toolset(path: str, name: str) -> Mapping[str, Any]:
+    """Name a server, and the toolset that refers to it."""
+    return {path: name, "mcp_server_name": name}
+
+
+def _pixels(path: str, display: tuple[int, int]) -> Mapping[str, Any]:
+    width, height = display
+    return {f"{path}_width_px": width, f"{path}_height_px": height}
+
+
+def _width_and_height(path: str, display: tuple[int, int]) -> Mapping[str, Any]:
+    width, height = display
+    return {f"{path}_width": width, f"{path}_height": height}
+
+
+def _expression(path: str, condition: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {path: _write_condition(condition)}
+
+
+_SIGNS = {"eq": "=", "ne": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+
+
+def _write_condition(condition: Mapping[str, Any]) -> str:
+    """Write a filter as an expression of the list filters of Google's APIs (https://google.aip.dev/160)."""
+    kind = condition["type"]
+    if kind in ("and", "or"):
+        return "(" + f" {kind.upper()} ".join(map(_write_condition, condition["filters"])) + ")"
+    return f"{condition['key']} {_SIGNS[kind]} {dumps_text(condition['value'])}"
+
+
+SHAPES: Mapping[str, Shape] = {
+    "allowed_mode": _allowed_mode,
+    "american_date": _american_date,
+    "approval": _approval,
+    "bearer": _bearer,
+    "disabled_tools": _disabled_tools,
+    "enabled_tools": _enabled_tools,
+    "expression": _expression,
+    "minus": _blocked_with_minus,
+    "named_toolset": _named_toolset,
+    "network_policy": _network_policy,
+    "pixels": _pixels,
+    "timestamp": _timestamp,
+    "width_and_height": _width_and_height,
+}

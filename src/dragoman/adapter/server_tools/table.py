@@ -37,7 +37,7 @@ class ToolRow(FrozenModel):
     choices: Mapping[str, Mapping[str, JsonObject]] = Field(default_factory=dict)
     """Values by path, for each value of a setting."""
     shapes: Mapping[str, str] = Field(default_factory=dict)
-    """The shape of a setting that is not sent as it is; see `dragoman.adapter.server_tools.shapes`."""
+    """The shape of a setting that is not sent as it is; see `dragoman.adapter.server_tools.encode`."""
     given: Mapping[str, tuple[Any, ...]] = Field(default_factory=dict)
     """Values that hold on this wire without being sent."""
     limits: Mapping[str, int] = Field(default_factory=dict)

@@ -8,9 +8,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from dragoman.canonical.blocks import FrozenModel
-from dragoman.canonical.extensions.fields import Names
 from dragoman.canonical.extensions.slots import BaseAgentExtension, BaseExtensions
-from dragoman.canonical.frozen import FrozenList, freeze
+from dragoman.canonical.frozen import FrozenList, Names, freeze
 from dragoman.canonical.guard import Text
 from dragoman.canonical.message import Message
 

@@ -1,22 +1,144 @@
-"""The slots of the extensions, without the messages of the conversation. Source: docs/reference/cmf.md#extensions.
+"""The slots of the extensions, without the messages of the conversation: what MCP servers declare, the chain of
+delegation, and the rest. Source: docs/reference/cmf.md#extensions.
 
 Views read these slots, and `Message` returns views, so nothing here may hold a `Message`.
 """
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field, model_validator
 
 from dragoman.canonical.blocks import FrozenModel
-from dragoman.canonical.extensions.delegation import DelegationExtension
-from dragoman.canonical.extensions.fields import FrozenObject, Names, NameSet, TextMap
 from dragoman.canonical.extensions.headers import is_sensitive
-from dragoman.canonical.extensions.mcp import MCPExtension
-from dragoman.canonical.extensions.security import SecurityExtension
-from dragoman.canonical.frozen import FrozenDict, FrozenList
+from dragoman.canonical.extensions.security import SecurityExtension, SubjectType
+from dragoman.canonical.frozen import FrozenDict, FrozenList, FrozenObject, FrozenObjects, Names, NameSet, TextMap
 from dragoman.canonical.guard import Count, JsonObject, Text
+
+
+class ToolMetadata(FrozenModel):
+    """A tool as its MCP server describes it. ``annotations`` are MCP's hints, such as readOnlyHint and
+    destructiveHint."""
+
+    name: Text
+    """The tool's name on its server."""
+    title: Text | None = None
+    """The name for people."""
+    description: Text | None = None
+    """The server's description, which is data from outside and not to be trusted as an instruction."""
+    input_schema: FrozenObject | None = None
+    """The JSON schema of the arguments."""
+    output_schema: FrozenObject | None = None
+    """The JSON schema of structured results, if the server declares one."""
+    server_id: Text | None = None
+    """The host's name for the server."""
+    namespace: Text | None = None
+    """The prefix that tells tools of several servers apart."""
+    annotations: FrozenObject = Field(default_factory=FrozenDict)
+
+
+class ResourceMetadata(FrozenModel):
+    """A resource as its MCP server describes it."""
+
+    uri: Text
+    """The address of the resource, in any scheme."""
+    name: Text | None = None
+    """The name for people."""
+    description: Text | None = None
+    """The server's description, which is data from outside and not to be trusted as an instruction."""
+    mime_type: Text | None = None
+    """The IANA type of the content, if the server declares it."""
+    server_id: Text | None = None
+    """The host's name for the server."""
+    annotations: FrozenObject = Field(default_factory=FrozenDict)
+    """MCP's hints, such as audience and priority."""
+
+
+class PromptMetadata(FrozenModel):
+    """A prompt template as its MCP server describes it. ``arguments`` describe the template's parameters: name,
+    description and required for each."""
+
+    name: Text
+    """The template's name on its server."""
+    description: Text | None = None
+    """The server's description, which is data from outside and not to be trusted as an instruction."""
+    arguments: FrozenObjects | None = None
+    server_id: Text | None = None
+    """The host's name for the server."""
+    annotations: FrozenObject = Field(default_factory=FrozenDict)
+    """Hints of the server, as JSON."""
+
+
+class MCPExtension(FrozenModel):
+    """The tool, resource or prompt of an MCP server. By convention, a message sets exactly one of them."""
+
+    tool: ToolMetadata | None = None
+    """The tool that the message calls, or whose result it holds."""
+    resource: ResourceMetadata | None = None
+    """The resource that the message reads or holds."""
+    prompt: PromptMetadata | None = None
+    """The prompt template that the message requests, or whose result it holds."""
+
+
+Seconds = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class DelegationHop(FrozenModel):
+    """One step: a subject acts towards ``audience`` with these scopes. ``strategy`` is how its token was obtained."""
+
+    subject_id: Text
+    """The subject that acts from here on."""
+    subject_type: SubjectType
+    """Whether the subject is a user, an agent, a service or the system."""
+    audience: Text | None = None
+    scopes_granted: Names = Field(default_factory=FrozenList)
+    """The scopes that the subject may use in this step."""
+    timestamp: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
+    """When the step was taken, with a time zone."""
+    ttl_seconds: Count | None = None
+    """How long the token of this step is valid, in seconds; None if that is not known."""
+    strategy: Text | None = None
+    from_cache: bool = False
+    """Whether the token came from a cache and was not requested for this step."""
+
+
+class DelegationExtension(FrozenModel):
+    """A chain that only grows. ``depth`` is its length, the origin its first subject, the actor its last one.
+
+    ``age_seconds`` is the time from the first hop to the last. Fields that are not given are computed from the chain.
+    """
+
+    chain: tuple[DelegationHop, ...] = ()
+    """The hops in the order in which they were taken."""
+    depth: Count = 0
+    origin_subject_id: Text | None = None
+    """The subject on whose behalf all the others act."""
+    actor_subject_id: Text | None = None
+    """The subject that acts now."""
+    delegated: bool = False
+    """Whether somebody acts on behalf of another; True once the chain has a hop."""
+    age_seconds: Seconds = 0.0
+
+    @model_validator(mode="after")
+    def _fill_from_chain(self) -> Self:
+        if self.chain:
+            first, last = self.chain[0], self.chain[-1]
+            derived = {
+                "depth": len(self.chain),
+                "origin_subject_id": first.subject_id,
+                "actor_subject_id": last.subject_id,
+                "delegated": True,
+                "age_seconds": (last.timestamp - first.timestamp).total_seconds(),
+            }
+            self.__dict__.update({name: value for name, value in derived.items() if name not in self.model_fields_set})
+        return self
+
+    def with_new_hop(self, hop: DelegationHop) -> "DelegationExtension":
+        """Return a new extension with one more hop."""
+        origin: dict[str, Any] = {"origin_subject_id": self.origin_subject_id} if self.origin_subject_id else {}
+        return DelegationExtension(chain=(*self.chain, hop), **origin)
 
 
 class RequestExtension(FrozenModel):

@@ -24,7 +24,7 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.message_fields import MessageFields, Role
-from dragoman.canonical.native_tools import native_tool_name
+from dragoman.canonical.message_view.kinds import native_tool_name
 from dragoman.canonical.versions import read_as
 
 NAMELESS = "_"

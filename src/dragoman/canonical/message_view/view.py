@@ -43,8 +43,7 @@ from dragoman.canonical.message_view.parts import (
     size_of,
     uri_of,
 )
-from dragoman.canonical.message_view.uri_patterns import matches_uri, uri_pattern
-from dragoman.canonical.message_view.uris import AmbiguousUriError, UriMeaning, read_uri
+from dragoman.canonical.message_view.uris import AmbiguousUriError, UriMeaning, matches_uri, read_uri, uri_pattern
 
 logger = get_logger("dragoman.canonical")
 

@@ -1,5 +1,5 @@
 """Tools: functions that the caller runs, and tools that providers run."""
 
-from dragoman.canonical.tools.definition import KEYWORDS, SideEffects, ToolDefinition, schema_problems
+from dragoman.canonical.tools.base import KEYWORDS, SideEffects, ToolDefinition, schema_problems
 
 __all__ = ["KEYWORDS", "SideEffects", "ToolDefinition", "schema_problems"]

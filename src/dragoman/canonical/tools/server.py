@@ -1,4 +1,6 @@
-"""Tools that a provider runs, with one word for one thing across providers (docs/server-tools.md)."""
+"""Tools that a provider runs, with one word for one thing across providers, and tools that providers define and trained
+their models for, and that the program runs (docs/server-tools.md).
+"""
 
 from collections.abc import Mapping
 from datetime import date
@@ -8,8 +10,7 @@ from pydantic import Field, model_validator
 
 from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import JsonObject, Text
-from dragoman.canonical.tools.base import ServerTool
-from dragoman.canonical.tools.definition import SideEffects
+from dragoman.canonical.tools.base import ClientTool, ServerTool, SideEffects
 
 Names = tuple[Text, ...]
 
@@ -194,3 +195,119 @@ class ToolSearch(ServerTool):
 def _check_domains(allowed: Names, blocked: Names) -> None:
     if allowed and blocked:
         raise ValueError("give either allowed_domains or blocked_domains: providers refuse both")
+
+
+_TEXT: JsonObject = {"type": "string"}
+_PATH_EDITS: JsonObject = {
+    "path": _TEXT,
+    "view_range": {"type": "array", "items": {"type": "integer"}},
+    "file_text": _TEXT,
+    "old_str": _TEXT,
+    "new_str": _TEXT,
+    "insert_line": {"type": "integer"},
+    "insert_text": _TEXT,
+}
+
+
+def _schema(required: list[str], **properties: JsonObject) -> JsonObject:
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def _commands(*names: str) -> JsonObject:
+    return {"type": "string", "enum": list(names)}
+
+
+class Bash(ClientTool):
+    """A shell with a session: ``function(command, restart)``, with one of them."""
+
+    WORD: ClassVar[str] = "bash"
+
+    name: Text = "bash"
+    description: Text = "Run a command in a shell that stays open, or restart the shell."
+    input_schema: JsonObject = _schema([], command=_TEXT, restart={"type": "boolean"})
+
+
+class TextEditor(ClientTool):
+    """View and edit files: ``function(command, path, ...)``."""
+
+    WORD: ClassVar[str] = "text_editor"
+
+    name: Text = "str_replace_based_edit_tool"
+    side_effects: SideEffects = SideEffects.WRITE
+    description: Text = "View and edit text files."
+    input_schema: JsonObject = _schema(
+        ["command", "path"], command=_commands("view", "create", "str_replace", "insert"), **_PATH_EDITS
+    )
+    max_characters: int | None = None
+    """The most characters of a file that the model sees at once, for providers with such a setting."""
+
+
+class Memory(ClientTool):
+    """Files that outlive the conversation, under ``/memories``: ``function(command, ...)``."""
+
+    WORD: ClassVar[str] = "memory"
+
+    name: Text = "memory"
+    side_effects: SideEffects = SideEffects.WRITE
+    description: Text = "Store and look up what is worth remembering, as files under /memories."
+    input_schema: JsonObject = _schema(
+        ["command"],
+        command=_commands("view", "create", "str_replace", "insert", "delete", "rename"),
+        **_PATH_EDITS,
+        old_path=_TEXT,
+        new_path=_TEXT,
+    )
+
+
+class ComputerUse(ClientTool):
+    """A screen, a mouse and a keyboard. The function gets the provider's own actions as arguments, and returns a
+    screenshot as an image block (docs/server-tools.md#computers)."""
+
+    WORD: ClassVar[str] = "computer_use"
+    RESTRICTING: ClassVar[frozenset[str]] = frozenset({"exclude"})
+
+    name: Text = "computer"
+    environment: Literal["browser", "desktop", "mobile"] | None = None
+    """What the screen shows; None leaves it to the provider."""
+    display: tuple[int, int] | None = None
+    """The width and height of the screen, in pixels."""
+    exclude: tuple[Text, ...] = ()
+    """Actions that the model may not take."""
+
+
+class Shell(ClientTool):
+    """Shell commands: ``function(commands, timeout_ms)`` returns a text, or for each command an object with ``stdout``,
+    ``stderr`` and ``exit_code``."""
+
+    WORD: ClassVar[str] = "shell"
+
+    name: Text = "shell"
+    description: Text = "Run shell commands, one after another."
+    input_schema: JsonObject = _schema(
+        ["commands"],
+        commands={"type": "array", "items": _TEXT},
+        timeout_ms={"type": "integer"},
+        max_output_length={"type": "integer"},
+    )
+
+
+class ApplyPatch(ClientTool):
+    """Create, update and delete files by diffs: ``function(operation)``; an exception reports a failure."""
+
+    WORD: ClassVar[str] = "apply_patch"
+
+    name: Text = "apply_patch"
+    side_effects: SideEffects = SideEffects.WRITE
+    description: Text = "Create, update or delete a file; a diff holds the new content or the changes."
+    input_schema: JsonObject = _schema(
+        ["operation"],
+        operation={
+            "type": "object",
+            "properties": {
+                "type": _commands("create_file", "update_file", "delete_file"),
+                "path": _TEXT,
+                "diff": _TEXT,
+            },
+            "required": ["type", "path"],
+        },
+    )

@@ -1,25 +1,28 @@
 """`dragoman cost FILE...`: spending by model, day, user and so on, or what it would have cost on another model."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from enum import StrEnum
+from html import escape
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from dragoman.adapter.aliases import full_name
-from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.errors import ConfigurationError, MissingExtraError
+from dragoman.adapter.names import full_name
 from dragoman.canonical.usage import CostStatus
-from dragoman.cli.cost.plot import write_plot
 from dragoman.cli.cost.sources import Repricing, Span, open_sources
-from dragoman.cli.io.client import own_store
 from dragoman.cli.io.console import console, show_line
+from dragoman.cli.io.conversations import own_store
 from dragoman.cli.io.inputs import check_regular
 from dragoman.pricing import price_table
-from dragoman.pricing.cost_lines import CostLine, sum_by_key, sum_lines
+from dragoman.pricing.analytics.cost_lines import CostLine, sum_by_key, sum_lines
 from dragoman.pricing.quote import EXACT
 
 _WIDTH = 110
@@ -136,3 +139,138 @@ def _to_json(groups: Sequence[str], line: CostLine) -> dict[str, Any]:
         "statuses": {status.value: count for status, count in sorted(line.statuses.items())},
         "unpriced": dict(sorted(line.unpriced.items())),
     }
+
+
+_COLOURS = (
+    "#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0",
+)  # fmt: skip
+# Pixels.
+_ROW, _BAR, _TOP, _BARS, _RIGHT = 26, 18, 40, 520, 190
+_LETTER = 8
+_LONGEST = 48
+
+_Key = tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One bar: its label, its total, and its lines."""
+
+    label: str
+    total: CostLine
+    lines: Sequence[CostLine]
+
+
+def write_plot(path: Path, groups: Sequence[str], lines: Sequence[CostLine], priced_by: str) -> None:
+    """Write the chart to a file; the suffix selects the format.
+
+    Raises ConfigurationError for a suffix other than .html, .svg and .png, and MissingExtraError for a PNG without the
+    package that converts an SVG.
+    """
+    match path.suffix.lower():
+        case ".svg":
+            path.write_text(render_svg(groups, lines), encoding="utf-8")
+        case ".html":
+            path.write_text(render_html(groups, lines, priced_by), encoding="utf-8")
+        case ".png":
+            path.write_bytes(_render_png(render_svg(groups, lines)))
+        case _:
+            raise ConfigurationError(f"{path}: the file of a plot must end in .html, .svg or .png")
+
+
+def render_svg(groups: Sequence[str], lines: Sequence[CostLine]) -> str:
+    """Return the chart: one bar for each value of the first group, divided by the others. An unknown cost has a label
+    but no bar."""
+    rows = list(_rows(lines))
+    part_keys = sorted({line.key[1:] for line in lines if line.key[1:]}, key=_label)
+    colours = {key: _COLOURS[index % len(_COLOURS)] for index, key in enumerate(part_keys)}
+    max_cost = max((_cost_of(row.total) for row in rows), default=Decimal(0)) or Decimal(1)
+    left = _LETTER * max((len(row.label) for row in rows), default=0) + 20
+    width, height = left + _BARS + _RIGHT, _TOP + _ROW * (len(rows) + len(colours)) + 20
+    elements = [f'<text x="10" y="22" font-weight="bold">Cost by {escape(", ".join(groups))}</text>']
+    for index, row in enumerate(rows):
+        elements += _bar(row, _TOP + _ROW * index, left, max_cost, colours)
+    for index, (key, colour) in enumerate(colours.items(), len(rows)):
+        top = _TOP + _ROW * index + 10
+        elements.append(f'<rect x="{left}" y="{top}" width="12" height="12" fill="{colour}"/>')
+        elements.append(f'<text x="{left + 20}" y="{top + 11}">{escape(_label(key))}</text>')
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        'font-family="system-ui, sans-serif" font-size="13" fill="#1b1e23">\n'
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>\n' + "\n".join(elements) + "\n</svg>\n"
+    )
+
+
+def render_html(groups: Sequence[str], lines: Sequence[CostLine], priced_by: str) -> str:
+    """Return a page with the chart and the figures; it loads nothing."""
+    titles = "".join(f"<th>{escape(title)}</th>" for title in (*groups, "replies", "tokens in", "tokens out", "cost"))
+    rows = []
+    for line in lines:
+        names = "".join(f"<td>{escape(part or '-')}</td>" for part in line.key)
+        tokens = map(line.describe_tokens, (line.prompt_tokens, line.output_tokens))
+        figures = "".join(f'<td class="n">{escape(text)}</td>' for text in (f"{line.replies:,}", *tokens, str(line)))
+        rows.append(f"<tr>{names}{figures}</tr>")
+    table = "\n".join(rows)
+    return f"""<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Cost by {escape(", ".join(groups))}</title>
+<style>
+body {{ font: 14px/1.5 system-ui, sans-serif; margin: 2rem; color: #1b1e23; background: #fff }}
+table {{ border-collapse: collapse; margin-top: 1rem }}
+th, td {{ padding: .2rem .8rem .2rem 0; text-align: left }}
+.n {{ text-align: right; font-variant-numeric: tabular-nums }}
+</style>
+<h1>{escape(str(sum_lines(lines)))}</h1>
+<p>{escape(priced_by)}</p>
+{render_svg(groups, lines)}<table>
+<tr>{titles}</tr>
+{table}
+</table>
+</html>
+"""
+
+
+def _rows(lines: Sequence[CostLine]) -> Iterator[_Row]:
+    bars: dict[_Key, list[CostLine]] = {}
+    for line in lines:
+        bars.setdefault(line.key[:1], []).append(line)
+    for key, parts in bars.items():
+        yield _Row(_label(key), replace(sum_lines(parts), key=key), parts)
+
+
+def _bar(row: _Row, top: int, left: int, max_cost: Decimal, colours: Mapping[_Key, str]) -> Iterator[str]:
+    text = top + _BAR - 4
+    yield f'<text x="{left - 10}" y="{text}" text-anchor="end">{escape(row.label)}</text>'
+    start = float(left)
+    for line in row.lines:
+        length = float(_cost_of(line) / max_cost * _BARS)
+        if length:
+            fill = colours.get(line.key[1:], _COLOURS[0])
+            title = escape(f"{_label(line.key)}: {line}")
+            yield (
+                f'<rect x="{start:.2f}" y="{top}" width="{length:.2f}" height="{_BAR}" fill="{fill}">'
+                f"<title>{title}</title></rect>"
+            )
+            start += length
+    yield f'<text x="{start + 8:.2f}" y="{text}">{escape(str(row.total))}</text>'
+
+
+def _render_png(picture: str) -> bytes:
+    try:
+        cairosvg = import_module("cairosvg")
+    except (ModuleNotFoundError, OSError):  # OSError: the system has no cairo
+        raise MissingExtraError(
+            "a PNG needs cairosvg and the cairo library: pip install cairosvg, or write .svg or .html"
+        ) from None
+    png: bytes = cairosvg.svg2png(bytestring=picture.encode(), scale=2)
+    return png
+
+
+def _label(key: _Key) -> str:
+    text = " · ".join(part or "-" for part in key) or "all"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _cost_of(line: CostLine) -> Decimal:
+    return line.cost_usd or Decimal(0)

@@ -18,11 +18,10 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.message import Message, read_message
 from dragoman.pricing import PriceTable, price_table, reprice
-from dragoman.pricing.analytics.replies import RecordedReplies, Replies
+from dragoman.pricing.analytics.cost_lines import CostLine, cost_line, sum_by_key
 from dragoman.pricing.analytics.usage_columns import SUFFIXES
-from dragoman.pricing.analytics.usages import Usages
-from dragoman.pricing.cost_lines import CostLine, cost_line, sum_by_key
-from dragoman.session.storage import snapshot
+from dragoman.pricing.analytics.usages import RecordedReplies, Replies, Usages
+from dragoman.session import snapshot
 from dragoman.sqlite_files import is_sqlite_file
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import typer
 
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.replies.drift import drift_of
-from dragoman.cli.doctor import credential_checks, local_checks, network_checks
-from dragoman.cli.doctor.findings import Finding, Findings, State, print_finding, show_address
+from dragoman.cli.doctor import local_checks, network_checks
+from dragoman.cli.doctor.local_checks import Finding, Findings, State, print_finding, show_address
 from dragoman.cli.io.console import console, show_line
 from dragoman.configuration.file import (
     ConfigurationFile,
@@ -80,8 +80,8 @@ def doctor(
     report(local_checks.check_terminal)
     report(lambda: iter(wrong) if wrong else local_checks.check_configuration(file))
     report(local_checks.check_keys)
-    sources = credential_checks.find_sources(settings.get("providers", {}))
-    report(lambda: credential_checks.check_sources(sources))
+    sources = network_checks.find_sources(settings.get("providers", {}))
+    report(lambda: network_checks.check_sources(sources))
     report(lambda: local_checks.check_proxies(file))
     report(local_checks.check_certificates)
     report(local_checks.check_clock)
@@ -97,7 +97,7 @@ def _check_addresses(
     report: Callable[[Callable[[], Findings]], None],
     connect: bool | None,
     settings: Mapping[str, Any],
-    sources: Sequence[credential_checks.CredentialSource],
+    sources: Sequence[network_checks.CredentialSource],
     store: str | None,
     redis: str | None,
 ) -> None:
@@ -109,7 +109,7 @@ def _check_addresses(
     fetched = [f"for the credentials of {each.provider}" for each in sources]
     if (addresses or sources) and _may_connect(connect, [*addresses, *fetched]):
         report(lambda: network_checks.check_places(places))
-        report(lambda: credential_checks.fetch_credentials(sources))
+        report(lambda: network_checks.fetch_credentials(sources))
         if store in servers and store is not None:
             report(lambda: network_checks.check_server_store(store))
         if redis is not None:

@@ -1,4 +1,4 @@
-"""Checks of this computer. None of them connects to anything or writes anything."""
+"""Checks of this computer, and what a check finds. None of them connects to anything or writes anything."""
 
 import os
 import platform
@@ -6,21 +6,71 @@ import re
 import shlex
 import ssl
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import urlsplit
+
+from rich.console import Console
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError, MissingExtraError
 from dragoman.adapter.registry import adapter_class, providers
-from dragoman.cli.doctor.findings import Finding, Findings, State, show_address
+from dragoman.cli.io.console import show_line, show_lines
 from dragoman.configuration.file import ConfigurationFile, build_settings, is_trusted
-from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.contract import ApiKey
 from dragoman.credentials.stored_keys import StoredKeys
 from dragoman.pricing import price_table
 from dragoman.private_files import is_shared
 from dragoman.sqlite_files import database_files
 from dragoman.transport.engines.proxies import find_proxies
+
+
+class State(StrEnum):
+    """``note``: something is missing that not everybody needs. ``problem``: something fails."""
+
+    OK = "ok"
+    NOTE = "note"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """``advice`` says what to do."""
+
+    state: State
+    subject: str
+    text: str
+    advice: str = ""
+
+
+Findings = Iterator[Finding]
+
+_COLOURS = {State.OK: "green", State.NOTE: "yellow", State.PROBLEM: "bold red"}
+_SUBJECT_WIDTH = 14
+_STATE_WIDTH = max(map(len, State))
+
+
+def print_finding(out: Console, finding: Finding) -> None:
+    """Print one line, and the advice on a second one."""
+    state = f"[{_COLOURS[finding.state]}]{finding.state:{_STATE_WIDTH}}[/]"
+    out.print(f"{state}  {finding.subject:{_SUBJECT_WIDTH}} {show_lines(finding.text)}", soft_wrap=True)
+    if finding.advice:
+        out.print(f"{'':{_STATE_WIDTH + _SUBJECT_WIDTH + 3}}[dim]to do:[/] {show_line(finding.advice)}", soft_wrap=True)
+
+
+def show_address(address: str) -> str:
+    """Return scheme, host and port of an address. The rest may hold a password."""
+    try:
+        parts = urlsplit(address if "://" in address else f"http://{address}")
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "an address that cannot be read"
+    return f"{parts.scheme}://{parts.hostname or ''}{port}"
+
 
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+).*;.*\bextra == ['\"](?P<extra>[\w.-]+)")
 _CA_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -232,8 +282,7 @@ def check_databases(file: ConfigurationFile | None, store: str | None) -> Findin
 
 
 def check_embedded_model() -> Findings:
-    from dragoman.local.files import model_file
-    from dragoman.local.install import DEFAULT_MODEL
+    from dragoman.local.files import DEFAULT_MODEL, model_file
 
     if find_spec("openvino_genai") is None:
         yield Finding(State.NOTE, "embedded model", "its extra is not installed", "pip install 'dragoman[local]'")

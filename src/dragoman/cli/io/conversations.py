@@ -1,4 +1,6 @@
-"""Starts, continues and keeps the conversation of a command, with the tools that its options name."""
+"""The client of a command, which governs whatever it asks a model, and the conversation that it starts, continues and
+keeps, with the tools that its options name.
+"""
 
 import json
 import sys
@@ -13,23 +15,74 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from dragoman.adapter.aliases import bundled_aliases
 from dragoman.adapter.errors import ConfigurationError, DragomanError, MissingExtraError
-from dragoman.adapter.registry import is_provider
+from dragoman.adapter.names import bundled_aliases
+from dragoman.adapter.registry import is_provider, parse_model
 from dragoman.canonical.log import one_line
 from dragoman.canonical.message import Message, Role
-from dragoman.cli.io.client import find_settings
 from dragoman.cli.io.console import counted, show_line
 from dragoman.client import Client
+from dragoman.configuration import ClientSettings, client_config
+from dragoman.configuration.file import build_settings, find_configuration, is_trusted, read_configuration
 from dragoman.open_turns import TurnStep
 from dragoman.session import Session
 from dragoman.session.config import SessionSettings
-from dragoman.session.turn.unfinished import UnfinishedTurn
+from dragoman.session.turn.answers import UnfinishedTurn
 from dragoman.tools.tool import Tool
+from dragoman.transport.settings import Providers
 
 if TYPE_CHECKING:
     from dragoman.store import Store
     from dragoman.store.records import SessionRecord
+
+
+def command_client(providers: Providers | None = None) -> Client:
+    """Return the client of the default client's settings, or else of the configuration file, with these settings of
+    providers.
+    """
+    settings, _ = find_settings()
+    return Client(**settings).with_(providers=providers or {})
+
+
+def find_settings() -> tuple[dict[str, Any], bool | None]:
+    """Return the settings that apply, and whether the file lets the command line keep conversations.
+
+    The second is None for the settings of a default client: its program decides what is kept.
+    """
+    config = client_config(None)
+    if config is not None:
+        return {name: getattr(config, name) for name in ClientSettings.__annotations__}, None
+    found = find_configuration()
+    if found is None:
+        return {}, True
+    file = read_configuration(*found)
+    settings: Any = build_settings(file, trusted=is_trusted(file))
+    return settings, file.tables.get("log", True)
+
+
+def own_store() -> str | None:
+    """Return the URL of the store of the kept conversations; None if none was kept yet. Raises ConfigurationError if
+    the configuration keeps none."""
+    settings, keeps_log = find_settings()
+    if keeps_log is False:
+        raise ConfigurationError("conversations are not kept here: the configuration has log = false")
+    if isinstance(url := settings.get("store"), str):
+        return url
+    from dragoman.store.database import default_url  # most commands need no store
+
+    file = default_url(create_folder=False).database
+    return None if file is None or not Path(file).exists() else f"sqlite:///{file}"
+
+
+def store_url(name: str | None) -> str | None:
+    """Return the URL of a store that an option names: a URL, or a SQLite file."""
+    return name if name is None or "://" in name else f"sqlite:///{name}"
+
+
+def base_url_setting(model: str, base_url: str | None) -> Providers:
+    """Return the settings of the model's provider for the option --base-url."""
+    return {parse_model(model).provider: {"base_url": base_url}} if base_url else {}
+
 
 COMMAND = "command"
 """The metadata of a session that a command of this name has started. A store may also hold those of programs."""

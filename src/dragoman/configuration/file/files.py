@@ -1,7 +1,10 @@
 """Finds and reads the configuration file."""
 
+import hashlib
+import json
 import os
 import stat
+import tempfile
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +15,7 @@ from typing import Any
 from platformdirs import user_config_path
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.private_files import create_private_folder
 
 FILE_NAME = "dragoman.toml"
 VARIABLE = "DRAGOMAN_CONFIG"
@@ -113,3 +117,42 @@ def _line_of(lines: list[str], place: tuple[str | int, ...]) -> int:
             if in_element and keys[: len(full)] == full and len(full) > best_depth:
                 best, best_depth = index, len(full)
     return best
+
+
+_TRUSTED_NAME = "trusted.json"
+
+
+def is_trusted(file: ConfigurationFile, *, user_folder: Path | None = None) -> bool:
+    """Whether everything in the file takes effect: always, unless it is a project's and was not trusted as it is."""
+    if file.origin is not Origin.PROJECT:
+        return True
+    return _read_trusted(user_folder).get(str(file.path.resolve())) == _digest(file)
+
+
+def trust(file: ConfigurationFile, *, user_folder: Path | None = None) -> None:
+    """Trust a file as it is now. Raises ConfigurationError if that cannot be written down."""
+    folder = user_folder or user_config_path("dragoman")
+    trusted = {**_read_trusted(user_folder), str(file.path.resolve()): _digest(file)}
+    try:
+        create_private_folder(folder)
+        descriptor, name = tempfile.mkstemp(dir=folder, prefix=".trusted-")
+        with os.fdopen(descriptor, "w", encoding="utf-8") as written:
+            json.dump(trusted, written, indent=2, sort_keys=True)
+        Path(name).replace(folder / _TRUSTED_NAME)
+    except OSError as error:
+        raise ConfigurationError(f"{folder} cannot be written: {error.strerror or type(error).__name__}") from None
+
+
+def _digest(file: ConfigurationFile) -> str:
+    return hashlib.sha256(file.content).hexdigest()
+
+
+def _read_trusted(user_folder: Path | None) -> dict[str, str]:
+    path = (user_folder or user_config_path("dragoman")) / _TRUSTED_NAME
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):  # some services have a home that is not a folder
+        return {}
+    except (OSError, ValueError):
+        raise ConfigurationError(f"{path} cannot be read: remove it, and trust your projects again") from None
+    return found if isinstance(found, dict) else {}

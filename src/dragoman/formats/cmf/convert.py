@@ -8,31 +8,230 @@ CMF repeats the namespace and the name of a tool with each call and each result.
 namespace, because it belongs to the tool; views get it from ``calls``.
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import to_json
 
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.notes import strip_note
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.message_labels import labels_of_messages, with_message_labels
-from dragoman.canonical.message import Message, Role, read_message
+from dragoman.canonical.guard import Count
+from dragoman.canonical.message import Message, MessageMetadata, Role, StopReason, read_message
 from dragoman.canonical.message_view.parts import CalledTool, called_tools
+from dragoman.canonical.usage import Usage
 from dragoman.formats import verbatim
-from dragoman.formats.cmf import extensions as cmf_slots
-from dragoman.formats.cmf import models as cmf
-from dragoman.formats.cmf.models import PART, CmfMessage
-from dragoman.formats.cmf.parts import KNOWN, block_of, message_of, part_of
+from dragoman.formats.cmf.models import (
+    KNOWN,
+    PART,
+    CmfMessage,
+    ToolCall,
+    ToolResult,
+    block_of,
+    message_of,
+    part_of,
+)
 from dragoman.formats.document import iter_entries, kind_of, validating
 from dragoman.formats.errors import FormatError
-from dragoman.formats.labels import add_labels
-from dragoman.formats.reading.pairs import report_repeated
-from dragoman.formats.results import Conversion, LossCollector, as_history, describe_unknown_role
-from dragoman.formats.tool_calls import ToolIdReader, split_results
+from dragoman.formats.reading.tool_calls import ToolIdReader, report_repeated, split_results
+from dragoman.formats.results import Conversion, LossCollector, add_labels, as_history, describe_unknown_role
+
+Fields = dict[str, Any]
+NOTE = "dragoman"
+
+STOP_REASONS = {
+    StopReason.END_TURN: "end",
+    StopReason.TOOL_USE: "call",
+    StopReason.MAX_TOKENS: "max_tokens",
+    StopReason.STOP_SEQUENCE: "stop_sequence",
+}
+"""The other stop reasons have no CMF word."""
+
+_READ_STOP_REASONS = {word: reason for reason, word in STOP_REASONS.items()} | {"return": StopReason.END_TURN}
+
+
+class _Slot(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, hide_input_in_errors=True)
+
+
+class _Tokens(_Slot):
+    input_tokens: Count
+    output_tokens: Count
+    total_tokens: Count
+
+
+class _Completion(_Slot):
+    stop_reason: str | None = None
+    tokens: _Tokens | None = None
+    model: str | None = None
+    created_at: str | None = None
+    latency_ms: Count | None = None
+
+
+class _Llm(_Slot):
+    model_id: str | None = None
+    provider: str | None = None
+
+
+class _Provenance(_Slot):
+    message_id: str | None = None
+
+
+class _Agent(_Slot):
+    session_id: str | None = None
+
+
+class _Security(_Slot):
+    labels: list[str] = Field(default_factory=list)
+
+
+class BlockNote(_Slot):
+    """The origin of one block: a part, with ``more`` fields than the part has, or ``more`` alone."""
+
+    part: Count | None = None
+    more: dict[str, Any] = Field(default_factory=dict)
+
+
+class Note(_Slot):
+    """``of`` is the digest of the CMF message that ``content`` belongs to. If the message was changed, it is not
+    restored.
+    """
+
+    of: str
+    fields: dict[str, Any]
+    content: list[BlockNote] | None = None
+
+
+class _Custom(_Slot):
+    note: Note | None = Field(default=None, alias=NOTE)
+
+
+class Slots(_Slot):
+    """The slots that are read. The rest of security, headers and the like belong to the policy, not to the
+    conversation.
+    """
+
+    completion: _Completion | None = None
+    llm: _Llm | None = None
+    provenance: _Provenance | None = None
+    agent: _Agent | None = None
+    security: _Security | None = None
+    custom: _Custom | None = None
+
+    @property
+    def labels(self) -> frozenset[str] | None:
+        """The security labels, or None if there are none."""
+        return frozenset(self.security.labels) or None if self.security else None
+
+    @property
+    def note(self) -> Note | None:
+        return self.custom.note if self.custom else None
+
+
+def write_extensions(message: Message, note: Fields, extensions: Mapping[str, Any] | None) -> Fields:
+    """Return the extensions of a message. ``extensions`` take precedence over its own, except over the note."""
+    metadata = message.metadata
+    own_slots: Fields = {
+        "agent": {"session_id": message.session_id} if message.session_id else {},
+        "completion": _completion(message),
+        "llm": _drop_none(model_id=_model_name(metadata.model), provider=metadata.provider),
+        "provenance": {"message_id": message.id} if message.id else {},
+    }
+    slots = add_labels(
+        {name: slot for name, slot in own_slots.items() if slot} | dict(extensions or {}), metadata.labels
+    )
+    custom = slots.get("custom")
+    return slots | {"custom": {**(custom if isinstance(custom, dict) else {}), NOTE: note}}
+
+
+def build_note(message: Message, written: Fields, content: list[Fields] | None) -> Fields:
+    """Return the note on a message. ``content`` is None if each part reads back as its block, in order."""
+    fields = message.model_dump(mode="json", exclude_none=True, exclude={"content"})
+    fields = {name: value for name, value in fields.items() if name not in KNOWN or value not in KNOWN[name]}
+    fields["metadata"].pop("labels", None)  # they are in security.labels, where other programs may add to them
+    fields["metadata"] = strip_note(fields["metadata"], "cmf")
+    note: Fields = {"of": digest(CmfMessage.model_validate(written)), "fields": fields}
+    return note | ({"content": content} if content is not None else {})
+
+
+def note_block(part: int | None, block: Fields, read: Fields | None) -> Fields:
+    """Return the note on a block, given the block that its part alone reads as."""
+    if part is None or read is None or not read.keys() <= block.keys():
+        return {"more": block}
+    more = {name: value for name, value in block.items() if name not in read or read[name] != value}
+    return {"part": part, "more": more} if more else {"part": part}
+
+
+def digest(message: CmfMessage) -> str:
+    """Return the digest of a message's meaning: nulls, defaults and unknown keys do not count."""
+    return hashlib.sha256(to_json(message.model_dump(exclude_defaults=True))).hexdigest()
+
+
+def metadata_fields(slots: Slots, role: str) -> Fields:
+    """Return the fields of a message other than its content, from a document of another program."""
+    fields: Fields = {}
+    if slots.provenance and slots.provenance.message_id:
+        fields["id"] = slots.provenance.message_id
+    if slots.agent and slots.agent.session_id:
+        fields["session_id"] = slots.agent.session_id
+    metadata: Fields = {"labels": slots.labels} if slots.labels else {}
+    completion, llm = slots.completion or _Completion(), slots.llm or _Llm()
+    name = llm.model_id or completion.model
+    if role == Role.ASSISTANT and name:
+        metadata["model"] = f"{llm.provider}:{name}" if llm.provider else name
+        metadata["provider"] = llm.provider
+    if completion.stop_reason in _READ_STOP_REASONS:
+        metadata["stop_reason"] = _READ_STOP_REASONS[completion.stop_reason]
+    if completion.tokens is not None:
+        tokens = completion.tokens
+        metadata["usage"] = Usage(
+            input_tokens=tokens.input_tokens,
+            output_tokens=tokens.output_tokens,
+            reported_total=tokens.total_tokens,
+            latency_ms=completion.latency_ms,
+        )
+    if completion.created_at:
+        fields["created_at"] = completion.created_at
+    return fields | {"metadata": MessageMetadata.model_validate(metadata)}
+
+
+def as_json(block: ContentBlock) -> Fields:
+    fields: Fields = block.model_dump(mode="json")
+    return fields
+
+
+def _completion(message: Message) -> Fields:
+    metadata = message.metadata
+    usage = metadata.usage
+    tokens = usage and {
+        "input_tokens": usage.prompt_tokens,
+        "output_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+    }
+    is_reply = message.role is Role.ASSISTANT
+    return _drop_none(
+        stop_reason=STOP_REASONS.get(metadata.stop_reason) if metadata.stop_reason else None,
+        tokens=tokens,
+        model=_model_name(metadata.model) if is_reply else None,
+        created_at=message.created_at.isoformat() if is_reply else None,
+        latency_ms=usage.latency_ms if usage else None,
+    )
+
+
+def _model_name(model: str | None) -> str | None:
+    """Return the provider's own name of a model."""
+    return model.partition(":")[2] or model if model else None
+
+
+def _drop_none(**fields: Any) -> Fields:
+    return {name: value for name, value in fields.items() if value is not None}
+
 
 FORMAT = "cmf"
-Fields = dict[str, Any]
 ExtensionsLike = Extensions | Mapping[str, Any]
 """Extensions as a model or as JSON."""
 
@@ -63,15 +262,16 @@ def called_tools_in_cmf(messages: Iterable[Message]) -> dict[str, CalledTool]:
 def _tools_in_entry(raw: Any) -> dict[str, CalledTool]:
     """Return the tools in an entry, by its own ids; a call takes precedence over its result."""
     try:
-        message = cmf.CmfMessage.model_validate(raw)
+        message = CmfMessage.model_validate(raw)
     except ValidationError:
         return {}
     tools: dict[str, CalledTool] = {}
     for part in message.content:
-        if isinstance(part, cmf.ToolCallContentPart):
-            tools[part.content.tool_call_id] = CalledTool(part.content.name, part.content.namespace)
-        elif isinstance(part, cmf.ToolResultContentPart) and part.content.tool_name:
-            tools.setdefault(part.content.tool_call_id, CalledTool(part.content.tool_name))
+        inner = getattr(part, "content", None)
+        if isinstance(inner, ToolCall):
+            tools[inner.tool_call_id] = CalledTool(inner.name, inner.namespace)
+        elif isinstance(inner, ToolResult) and inner.tool_name:
+            tools.setdefault(inner.tool_call_id, CalledTool(inner.tool_name))
     return tools
 
 
@@ -156,11 +356,11 @@ class _Writer:
         content = message.content
         written = message_of(message.role, message.channel, content, self._tools)
         noted = self._note_blocks(message, content)
-        note = cmf_slots.build_note(message, written, noted)
+        note = build_note(message, written, noted)
         if not message.role.is_known:
             reason = f"{describe_unknown_role(message)}, and kept in custom"
             self._losses.add(message, -1, reason, kind=LossKind.ROLE, severity=Severity.INFO)
-        entry = {"message": written, "extensions": cmf_slots.write_extensions(message, note, slots)}
+        entry = {"message": written, "extensions": write_extensions(message, note, slots)}
         return _use_native_ids(entry, self._ids) if self._ids else entry
 
     def _note_blocks(self, message: Message, content: Sequence[ContentBlock]) -> list[Fields] | None:
@@ -169,9 +369,9 @@ class _Writer:
         for index, block in enumerate(content):
             part = part_of(block, self._tools)
             place = None if part is None else parts
-            read = None if part is None else cmf_slots.as_json(block_of(PART.validate_python(part), str, str))
+            read = None if part is None else as_json(block_of(PART.validate_python(part), str, str))
             parts += part is not None
-            noted.append(cmf_slots.note_block(place, cmf_slots.as_json(block), read))
+            noted.append(note_block(place, as_json(block), read))
             if "part" not in noted[-1]:
                 self._losses.add(message, index, f"CMF has no form for this {block.type} block: kept only in custom")
             elif "more" in noted[-1]:
@@ -193,8 +393,8 @@ def _use_native_ids(entry: Fields, ids: Mapping[str, str]) -> Fields:
         inner = part.get("content")
         if part["content_type"] in ("tool_call", "tool_result") and inner["tool_call_id"] in ids:
             inner["tool_call_id"] = ids[inner["tool_call_id"]]
-    note = entry["extensions"]["custom"][cmf_slots.NOTE]
-    note["of"] = cmf_slots.digest(CmfMessage.model_validate(message))
+    note = entry["extensions"]["custom"][NOTE]
+    note["of"] = digest(CmfMessage.model_validate(message))
     return entry
 
 
@@ -216,7 +416,7 @@ def _read(document: Any) -> list[tuple[list[Message], Fields]]:
 
 def _entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Message], dict[str, str]]:
     """Return the messages of an entry, and its own tool ids by ours."""
-    raw, slots, at = native, cmf_slots.Slots(), path
+    raw, slots, at = native, Slots(), path
     if "message" in native or "extensions" in native:
         at = f"{path}.message"
         raw = native.get("message", {})
@@ -226,26 +426,26 @@ def _entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Message],
             raise FormatError("only extensions can accompany a message", path=f"{path}.{min(unknown)}")
         native_extensions = native.get("extensions")
         with validating(native_extensions, f"{path}.extensions"):
-            slots = cmf_slots.Slots.model_validate(native_extensions or {})
+            slots = Slots.model_validate(native_extensions or {})
     with validating(raw, at):
         message = CmfMessage.model_validate(raw)
     ids.start_turn(Role(message.role), has_results=any(part.content_type == "tool_result" for part in message.content))
     if (note := slots.note) is not None:
-        restored = _restore(message, note, f"{path}.extensions.custom.{cmf_slots.NOTE}")
+        restored = _restore(message, note, f"{path}.extensions.custom.{NOTE}")
         restored = with_message_labels(restored, slots.labels or frozenset())
         ids.reserve(restored.tool_uses)
         return [restored], {}
     with validating(native, path):
         blocks = [block_of(part, ids.call_id, ids.result_id) for part in message.content]
-        fields = {**cmf_slots.metadata_fields(slots, message.role), "channel": message.channel}
+        fields = {**metadata_fields(slots, message.role), "channel": message.channel}
         return split_results(Role(message.role), blocks, fields), ids.pop_native_ids()
 
 
-def _restore(message: CmfMessage, note: cmf_slots.Note, path: str) -> Message:
+def _restore(message: CmfMessage, note: Note, path: str) -> Message:
     """Restore the message from its note. If it was changed since, its blocks are not restored."""
     fields = dict(note.fields)
-    read = [cmf_slots.as_json(block_of(part, str, str)) for part in message.content]
-    same = note.of == cmf_slots.digest(message)
+    read = [as_json(block_of(part, str, str)) for part in message.content]
+    same = note.of == digest(message)
     content = read
     if not same and isinstance(fields.get("metadata"), dict):
         fields["metadata"] = {name: value for name, value in fields["metadata"].items() if name != "provider_raw"}
@@ -272,9 +472,9 @@ def _policy_extensions(native: Fields) -> Fields | None:
     if not isinstance(native_extensions, dict):
         return None
     custom = native_extensions.get("custom")
-    if not isinstance(custom, dict) or cmf_slots.NOTE not in custom:
+    if not isinstance(custom, dict) or NOTE not in custom:
         return native_extensions
-    rest = {name: value for name, value in custom.items() if name != cmf_slots.NOTE}
+    rest = {name: value for name, value in custom.items() if name != NOTE}
     return {name: slot for name, slot in native_extensions.items() if name != "custom"} | (
         {"custom": rest} if rest else {}
     )

@@ -4,12 +4,34 @@ The nested form, in which a part has its object under ``content``, is written. T
 has the object's fields on the part itself, can be read too. A message rejects unknown keys; parts ignore them.
 """
 
-from typing import Annotated, Any, Literal, Self
+import base64
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, TypeAdapter, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, TypeAdapter, ValidationError, model_validator
+from pydantic_core import to_json
 
-from dragoman.canonical.blocks import ResourceType
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    MediaSource,
+    PromptRequestBlock,
+    PromptResultBlock,
+    ResourceBlock,
+    ResourceRefBlock,
+    ResourceType,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    VideoBlock,
+)
 from dragoman.canonical.guard import Count, Integer
+from dragoman.canonical.message import Channel, Role, read_message
+from dragoman.canonical.message_view.parts import CalledTool
+from dragoman.canonical.words import UnknownWord
 
 VERSION = "2.0"
 
@@ -112,8 +134,15 @@ class ThinkingContent(CmfModel):
     text: str
 
 
-class Nested(CmfModel):
+Kind = TypeVar("Kind")
+Inner = TypeVar("Inner", bound=CmfModel)
+
+
+class Part(CmfModel, Generic[Kind, Inner]):
     """A part with an object. A required field of the object on the part itself marks the flat form."""
+
+    content_type: Kind
+    content: Inner
 
     @model_validator(mode="before")
     @classmethod
@@ -130,69 +159,19 @@ class Nested(CmfModel):
         return {"content_type": data.get("content_type"), "content": fields}
 
 
-class ToolCallContentPart(Nested):
-    content_type: Literal["tool_call"]
-    content: ToolCall
-
-
-class ToolResultContentPart(Nested):
-    content_type: Literal["tool_result"]
-    content: ToolResult
-
-
-class ResourceContentPart(Nested):
-    content_type: Literal["resource"]
-    content: Resource
-
-
-class ResourceRefContentPart(Nested):
-    content_type: Literal["resource_ref"]
-    content: ResourceReference
-
-
-class PromptRequestContentPart(Nested):
-    content_type: Literal["prompt_request"]
-    content: PromptRequest
-
-
-class PromptResultContentPart(Nested):
-    content_type: Literal["prompt_result"]
-    content: PromptResult
-
-
-class ImageContentPart(Nested):
-    content_type: Literal["image"]
-    content: ImageSource
-
-
-class VideoContentPart(Nested):
-    content_type: Literal["video"]
-    content: TimedSource
-
-
-class AudioContentPart(Nested):
-    content_type: Literal["audio"]
-    content: TimedSource
-
-
-class DocumentContentPart(Nested):
-    content_type: Literal["document"]
-    content: DocumentSource
-
-
 ContentPart = Annotated[
     TextContent
     | ThinkingContent
-    | ToolCallContentPart
-    | ToolResultContentPart
-    | ResourceContentPart
-    | ResourceRefContentPart
-    | PromptRequestContentPart
-    | PromptResultContentPart
-    | ImageContentPart
-    | VideoContentPart
-    | AudioContentPart
-    | DocumentContentPart,
+    | Part[Literal["tool_call"], ToolCall]
+    | Part[Literal["tool_result"], ToolResult]
+    | Part[Literal["resource"], Resource]
+    | Part[Literal["resource_ref"], ResourceReference]
+    | Part[Literal["prompt_request"], PromptRequest]
+    | Part[Literal["prompt_result"], PromptResult]
+    | Part[Literal["image"], ImageSource]
+    | Part[Literal["video"], TimedSource]
+    | Part[Literal["audio"], TimedSource]
+    | Part[Literal["document"], DocumentSource],
     Discriminator("content_type"),
 ]
 
@@ -207,8 +186,164 @@ class CmfMessage(CmfModel):
 
 
 PromptResult.model_rebuild()
-PromptResultContentPart.model_rebuild()
+Part[Literal["prompt_result"], PromptResult].model_rebuild()
 CmfMessage.model_rebuild()
 
 PART: TypeAdapter[Any] = TypeAdapter(ContentPart)
 PARTS: TypeAdapter[Any] = TypeAdapter(list[ContentPart])
+
+
+Ids = Callable[[str], str]
+Fields = dict[str, Any]
+Tools = Mapping[str, CalledTool]
+"""Tools by call id."""
+
+KNOWN: Mapping[str, Collection[str]] = {"role": frozenset(Role), "channel": frozenset(Channel)}
+"""The words of this version, by field of the message."""
+_PLAIN_TEXT = "text/plain"
+_NESTED: Mapping[str, type[ResourceBlock | ResourceRefBlock | PromptRequestBlock]] = {
+    "resource": ResourceBlock,
+    "resource_ref": ResourceRefBlock,
+    "prompt_request": PromptRequestBlock,
+}
+_MEDIA: Mapping[str, type[ImageBlock | VideoBlock | AudioBlock | DocumentBlock]] = {
+    "image": ImageBlock,
+    "video": VideoBlock,
+    "audio": AudioBlock,
+    "document": DocumentBlock,
+}
+
+
+def part_of(block: ContentBlock, tools: Tools) -> Fields | None:
+    """Return the part, or None if CMF has no form for the block."""
+    match block:
+        case TextBlock():
+            return {"content_type": "text", "text": block.text}
+        case ThinkingBlock():
+            return {"content_type": "thinking", "text": block.text}
+        case ToolUseBlock():
+            called = tools.get(block.id)
+            namespace = called.namespace if called and called.name == block.name else None
+            fields = {"name": block.name, "arguments": block.input, "namespace": namespace}
+            return _nest("tool_call", tool_call_id=block.id, **fields)
+        case ToolResultBlock():
+            return _nest(
+                "tool_result",
+                tool_call_id=block.tool_use_id,
+                tool_name=tools[block.tool_use_id].name if block.tool_use_id in tools else "",
+                content=_result_content(block.content, tools),
+                is_error=block.is_error,
+            )
+        case ImageBlock() | VideoBlock() | AudioBlock() | DocumentBlock():
+            return _media(block)
+        case ResourceBlock() | ResourceRefBlock() if isinstance(block.resource_type, UnknownWord):
+            return None
+        case ResourceBlock() | ResourceRefBlock() | PromptRequestBlock():
+            return _nest(block.type, **block.model_dump(mode="json", exclude={"type"}))
+        case PromptResultBlock():
+            fields = block.model_dump(mode="json", exclude={"type", "messages"})
+            return _nest("prompt_result", **fields, messages=_messages(block.messages, tools))
+        case _:
+            return None
+
+
+def block_of(part: Any, call_id: Ids, result_id: Ids) -> ContentBlock:
+    """Return the block of a CMF part."""
+    match part:
+        case TextContent():
+            return TextBlock(text=part.text)
+        case ThinkingContent():
+            return ThinkingBlock(text=part.text)
+        case Part(content=ToolCall() as call):
+            return ToolUseBlock(id=call_id(call.tool_call_id), name=call.name, input=call.arguments)
+        case Part(content=ToolResult() as result):
+            return ToolResultBlock(
+                tool_use_id=result_id(result.tool_call_id),
+                content=_read_result_content(result.content),
+                is_error=result.is_error,
+            )
+        case Part(content=PromptResult() as rendered):
+            messages = tuple(map(message_fields, rendered.messages))
+            return PromptResultBlock(**rendered.model_dump(exclude={"messages"}), messages=messages)
+        case Part(content=ImageSource() as source):
+            others = source.model_dump(exclude={"type", "data"})
+            return _MEDIA[part.content_type](source=MediaSource(kind=source.type, data=source.data), **others)
+        case Part(content=inner):
+            return _NESTED[part.content_type](**inner.model_dump())
+        case _:
+            raise AssertionError(f"not a part of CMF: {type(part).__name__}")
+
+
+def message_fields(message: CmfMessage) -> Fields:
+    """Return a message inside a prompt result, as the JSON of a canonical one."""
+    blocks = [block_of(part, str, str).model_dump(mode="json", exclude_none=True) for part in message.content]
+    fields: Fields = {"role": message.role, "content": blocks}
+    return fields | ({"channel": message.channel} if message.channel else {})
+
+
+def _nest(content_type: str, **fields: Any) -> Fields:
+    written = {name: value for name, value in fields.items() if value is not None}
+    return {"content_type": content_type, "content": written}
+
+
+def _media(block: ImageBlock | VideoBlock | AudioBlock | DocumentBlock) -> Fields | None:
+    """Return None for files in a workspace or at a provider: CMF has only URLs and base64."""
+    kind, data, media_type = block.source.kind, block.source.data, block.media_type
+    if kind == "text":
+        kind, data = "base64", base64.b64encode(data.encode()).decode()
+        media_type = media_type or _PLAIN_TEXT
+    if kind not in ("url", "base64"):
+        return None
+    return _nest(
+        block.type,
+        type=kind,
+        data=data,
+        media_type=media_type,
+        duration_ms=getattr(block, "duration_ms", None),
+        title=getattr(block, "title", None),
+    )
+
+
+def _result_content(content: tuple[ContentBlock, ...], tools: Tools) -> Any:
+    """Return a tool result as JSON: null, a text, or a list of parts."""
+    if not content:
+        return None
+    if len(content) == 1 and isinstance(content[0], TextBlock):
+        return content[0].text
+    return [part for block in content if (part := part_of(block, tools)) is not None]
+
+
+def _read_result_content(content: Any) -> tuple[ContentBlock, ...]:
+    """Return any JSON as the content of a tool result; other values than a text or a list of parts become JSON text."""
+    if content is None:
+        return ()
+    if isinstance(content, str):
+        return (TextBlock(text=content),)
+    if isinstance(content, list):
+        try:
+            return tuple(block_of(part, str, str) for part in PARTS.validate_python(content))
+        except ValidationError:
+            pass
+    return (TextBlock(text=to_json(content).decode()),)
+
+
+def _messages(messages: Iterable[Fields], tools: Tools) -> list[Fields]:
+    """Return the canonical messages of a rendered prompt; other items are left out."""
+    written = []
+    for fields in messages:
+        try:
+            message = read_message(fields)
+        except ValueError:
+            continue
+        written.append(message_of(message.role, message.channel, message.content, tools))
+    return written
+
+
+def message_of(role: str, channel: str | None, content: Iterable[ContentBlock], tools: Tools) -> Fields:
+    """Return a message of the parts that have a CMF form. CMF has no words of newer versions: an unknown role becomes
+    the user's.
+    """
+    parts = [part for block in content if (part := part_of(block, tools)) is not None]
+    written_role = str(role) if role in KNOWN["role"] else "user"
+    fields: Fields = {"schema_version": VERSION, "role": written_role, "content": parts}
+    return fields | ({"channel": str(channel)} if channel in KNOWN["channel"] else {})

@@ -30,7 +30,7 @@ from dragoman.formats.exporters.shared import (
     media_type_of,
     result_content,
 )
-from dragoman.formats.importers.blocks import library_provider
+from dragoman.formats.reading.blocks import library_provider
 from dragoman.formats.results import Conversion
 
 _FINISH = {

@@ -8,7 +8,7 @@ from pydantic_core import to_json
 
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.registry import adapter_class, is_provider
-from dragoman.adapter.requests.projection import refuse_critical
+from dragoman.adapter.requests.request_builder import refuse_critical
 from dragoman.adapter.requests.unsupported_blocks import flatten_block
 from dragoman.canonical.blocks import (
     AudioBlock,
@@ -23,11 +23,10 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.importers.blocks import library_provider, read_citation
-from dragoman.formats.labels import report_labels
+from dragoman.formats.reading.blocks import library_provider, read_citation
+from dragoman.formats.reading.tool_calls import tool_names_by_id
 from dragoman.formats.reading.turns import put_results_first
-from dragoman.formats.results import Conversion, LossCollector, as_history, describe_unknown_role
-from dragoman.formats.tool_calls import tool_names_by_id
+from dragoman.formats.results import Conversion, LossCollector, as_history, describe_unknown_role, report_labels
 
 Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 Entry = dict[str, Any]

@@ -5,9 +5,7 @@ The adapter of Chat Completions reads what they share. A reply as `model_dump` w
 """
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
-
-from pydantic import Field
+from typing import Any
 
 from dragoman.adapter.wirejson import parse_arguments
 from dragoman.canonical.blocks import (
@@ -18,24 +16,21 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolUseBlock,
 )
-from dragoman.canonical.guard import Count
 from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.canonical.usage import Usage
 from dragoman.formats.document import copy_json_at, iter_entries, kind_of, parse, validating
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.blocks import (
-    Fields,
-    ImportedModel,
+from dragoman.formats.native import from_native
+from dragoman.formats.reading.blocks import (
     build_usage,
     media_from_url,
     model_fields_of,
     read_citation,
-    read_model,
     signature_notes,
     text_blocks,
     to_text,
 )
-from dragoman.formats.native import from_native
-from dragoman.formats.reading.losses import is_empty, moved_losses, source_losses
+from dragoman.formats.reading.fields import Fields, inner_fields, is_empty, moved_losses, source_losses
 from dragoman.formats.reading.turns import STOP_WORDS
 
 LIBRARY = "litellm"
@@ -51,88 +46,6 @@ _KNOWN_SPECIFIC = frozenset(
         "reasoning_content", "reasoning",
     }
 )  # fmt: skip
-
-
-class ThinkingItem(ImportedModel):
-    """An Anthropic block, which LiteLLM uses for every provider."""
-
-    ignored: ClassVar[frozenset[str]] = frozenset({"cache_control"})
-
-    type: str
-    thinking: str = ""
-    signature: str | None = None
-    data: str | None = None
-
-
-class ExtraFields(ImportedModel):
-    thinking_blocks: list[ThinkingItem] | None = None
-    reasoning_content: str | None = None
-    provider_specific_fields: dict[str, Any] | None = None
-    images: list[dict[str, Any]] | None = None
-
-
-class CacheDetails(ImportedModel):
-    ignored: ClassVar[frozenset[str]] = frozenset({"ephemeral_5m_input_tokens"})
-
-    ephemeral_1h_input_tokens: Count | None = None
-
-
-class PromptDetails(ImportedModel):
-    ignored: ClassVar[frozenset[str]] = frozenset(
-        {"text_tokens", "image_tokens", "video_tokens", "cache_write_tokens", "web_search_requests"}
-    )
-
-    cached_tokens: Count | None = None
-    cache_creation_tokens: Count | None = None
-    cache_creation_token_details: CacheDetails | None = None
-    audio_tokens: Count | None = None
-
-
-class OutputDetails(ImportedModel):
-    ignored: ClassVar[frozenset[str]] = frozenset(
-        {"accepted_prediction_tokens", "rejected_prediction_tokens", "text_tokens", "image_tokens", "video_tokens"}
-    )
-
-    reasoning_tokens: Count | None = None
-    audio_tokens: Count | None = None
-
-
-class Tokens(ImportedModel):
-    ignored: ClassVar[frozenset[str]] = frozenset(
-        {
-            "total_tokens", "cache_read_input_tokens", "iterations", "inference_geo", "speed", "service_tier",
-            "server_tool_use", "prompt_cache_hit_tokens", "prompt_cache_miss_tokens", "cost",
-        }
-    )  # fmt: skip
-
-    prompt_tokens: Count = 0
-    completion_tokens: Count = 0
-    prompt_tokens_details: PromptDetails | None = None
-    completion_tokens_details: OutputDetails | None = None
-    cache_creation_input_tokens: Count | None = None
-
-
-class ChoiceFields(ImportedModel):
-    ignored: ClassVar[frozenset[str]] = frozenset({"native_finish_reason"})
-
-
-class Choice(ImportedModel):
-    ignored: ClassVar[frozenset[str]] = frozenset({"index", "logprobs"})
-
-    provider_specific_fields: ChoiceFields | None = None
-
-    message: dict[str, Any]
-    finish_reason: str | None = None
-
-
-class Response(ImportedModel):
-    ignored: ClassVar[frozenset[str]] = frozenset(
-        {"id", "created", "object", "system_fingerprint", "service_tier", "timings", "prompt_filter_results"}
-    )
-
-    choices: list[Choice] = Field(min_length=1)
-    model: str | None = None
-    usage: Tokens | None = None
 
 
 def from_litellm(document: Any, *, model: str | None = None) -> list[Message]:
@@ -160,11 +73,9 @@ def from_litellm(document: Any, *, model: str | None = None) -> list[Message]:
 
 
 def _read_list(data: Any, at: str, model: str | None) -> list[Message]:
-    natives = [
-        (at + path.removeprefix("$"), native, _read_extra(native, at + path.removeprefix("$")))
-        for path, native in iter_entries(data, format_name=LIBRARY)
-    ]
-    plain = [_drop_extra(native, extra) for _, native, extra in natives]
+    natives = [(at + path.removeprefix("$"), native) for path, native in iter_entries(data, format_name=LIBRARY)]
+    thinking = [_read_extra(native, path) for path, native in natives]
+    plain = [_drop_extra(native) for _, native in natives]
     try:
         with moved_losses(lambda path: at + path.removeprefix("$.messages")):
             read = from_native(_WIRE, plain, model=_model_fields(model)["model"])
@@ -172,30 +83,38 @@ def _read_list(data: Any, at: str, model: str | None) -> list[Message]:
         inner = error.path.removeprefix("$.messages")
         raise FormatError(error.reason, path=(at if isinstance(data, (list, tuple)) else "$") + inner) from None
     return [
-        _relabel(message, native, extra, model, path)
-        for message, (path, native, extra) in zip(read, natives, strict=True)
-    ]  # fmt: skip
+        _relabel(message, native, blocks, model, path)
+        for message, (path, native), blocks in zip(read, natives, thinking, strict=True)
+    ]
 
 
-def _read_extra(native: Fields, path: str) -> ExtraFields:
-    """Read what LiteLLM adds to a message; report what has no place."""
+def _read_extra(native: dict[str, Any], path: str) -> list[ContentBlock]:
+    """Return the thinking next to the content, in Anthropic's form or as a text; report what has no place."""
+    extra = Fields({name: native[name] for name in _EXTRA_FIELDS if name in native}, path, LIBRARY)
+    thinking: list[ContentBlock] = []
     with validating(native, path):
-        extra = ExtraFields.model_validate(native)
-    losses = source_losses()
-    for index, item in enumerate(extra.thinking_blocks or ()):
-        losses.add_extra(item, f"{path}.thinking_blocks[{index}]", LIBRARY)
-    specific = extra.provider_specific_fields or {}
-    copied = specific.get("thinking_blocks")
-    if copied and copied != native.get("thinking_blocks"):
-        reason = "thinking_blocks of provider_specific_fields differ from those of the message, which are read"
-        losses.add(f"{path}.provider_specific_fields.thinking_blocks", reason)
-    for name, value in specific.items():
-        if name not in _KNOWN_SPECIFIC and not is_empty(value):
-            losses.add_field(f"{path}.provider_specific_fields", name, LIBRARY)
-    return extra
+        for item in extra.objects("thinking_blocks"):
+            kind, data = item.required_text("type"), item.text("data")
+            text, signature = item.text("thinking") or "", item.text("signature") or None
+            is_sealed = kind == "redacted_thinking" and data is not None
+            thinking.append(
+                RedactedThinkingBlock(data=data or "") if is_sealed else ThinkingBlock(text=text, signature=signature)
+            )
+            item.ignore("cache_control")
+        if (text := extra.text("reasoning_content") or "") and not thinking:
+            thinking.append(ThinkingBlock(text=text))
+    for image in extra.objects("images"):
+        image.whole()
+    if (specific := extra.object("provider_specific_fields")) is not None:
+        specific.ignore(*_KNOWN_SPECIFIC)
+        if specific.look("thinking_blocks") and specific.look("thinking_blocks") != native.get("thinking_blocks"):
+            reason = "thinking_blocks of provider_specific_fields differ from those of the message, which are read"
+            source_losses().add(f"{specific.path}.thinking_blocks", reason)
+    extra.close()
+    return thinking
 
 
-def _drop_extra(native: Fields, extra: ExtraFields) -> Fields:
+def _drop_extra(native: dict[str, Any]) -> dict[str, Any]:
     """Return the message of Chat Completions: without LiteLLM's additions, and without empty fields."""
     plain = {
         name: value
@@ -204,7 +123,7 @@ def _drop_extra(native: Fields, extra: ExtraFields) -> Fields:
     }
     calls = plain.get("tool_calls")
     if isinstance(calls, list):
-        server = _server_results(extra)
+        server = _server_results(native)
         plain["tool_calls"] = [
             _plain_call(tool_call) if isinstance(tool_call, dict) else tool_call
             for tool_call in calls
@@ -217,7 +136,7 @@ def _drop_extra(native: Fields, extra: ExtraFields) -> Fields:
     return plain
 
 
-def _plain_call(tool_call: Fields) -> Fields:
+def _plain_call(tool_call: dict[str, Any]) -> dict[str, Any]:
     plain = {
         name: value for name, value in tool_call.items() if name not in ("index", "provider_specific_fields", "caller")
     }
@@ -226,19 +145,19 @@ def _plain_call(tool_call: Fields) -> Fields:
     return plain
 
 
-def _server_results(extra: ExtraFields) -> dict[str, list[Fields]]:
+def _server_results(native: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Return the results of Anthropic's own tools, by the id of their call."""
-    found: dict[str, list[Fields]] = {}
-    results = (extra.provider_specific_fields or {}).get("web_search_results")
+    found: dict[str, list[dict[str, Any]]] = {}
+    results = (native.get("provider_specific_fields") or {}).get("web_search_results")
     for result in results if isinstance(results, list) else ():
         if isinstance(result, dict) and isinstance(result.get("tool_use_id"), str):
             found.setdefault(result["tool_use_id"], []).append(result)
     return found
 
 
-def _server_blocks(native: Fields, extra: ExtraFields) -> Iterator[ContentBlock]:
+def _server_blocks(native: dict[str, Any]) -> Iterator[ContentBlock]:
     """Yield the calls and results of Anthropic's own tools as Anthropic has them."""
-    server = _server_results(extra)
+    server = _server_results(native)
     calls = native.get("tool_calls")
     for call in calls if isinstance(calls, list) else ():
         if not isinstance(call, dict) or to_text(call.get("id")) not in server:
@@ -257,7 +176,7 @@ def _server_blocks(native: Fields, extra: ExtraFields) -> Iterator[ContentBlock]
 _ANTHROPIC = "anthropic"
 
 
-def _signatures(native: Fields) -> list[str | None]:
+def _signatures(native: dict[str, Any]) -> list[str | None]:
     """Return Gemini's signature of each call."""
     calls = native.get("tool_calls")
     found: list[str | None] = []
@@ -270,7 +189,7 @@ def _signatures(native: Fields) -> list[str | None]:
     return found
 
 
-def _report_unknown(native: Fields, path: str) -> None:
+def _report_unknown(native: dict[str, Any], path: str) -> None:
     """Report the fields of a message, and of its calls, that are not kept if its content changes."""
     losses = source_losses()
     for name, value in native.items():
@@ -292,12 +211,14 @@ _MESSAGE_FIELDS = frozenset(
 _CALL_FIELDS = frozenset({"id", "type", "function", "index", "caller", "provider_specific_fields"})
 
 
-def _relabel(message: Message, native: Fields, extra: ExtraFields, model: str | None, path: str) -> Message:
+def _relabel(
+    message: Message, native: dict[str, Any], thinking: list[ContentBlock], model: str | None, path: str
+) -> Message:
     """Return the message with its model, and with what LiteLLM stores next to the content: the thinking first."""
     if message.role is not Role.ASSISTANT:
         return message
     named = _model_fields(model)
-    specific = extra.provider_specific_fields or {}
+    specific = native.get("provider_specific_fields") or {}
     listed = specific.get("citations")
     groups = [each if isinstance(each, list) else [each] for each in listed] if isinstance(listed, list) else []
     natives = [native for group in groups for native in group if isinstance(native, dict)]
@@ -308,11 +229,11 @@ def _relabel(message: Message, native: Fields, extra: ExtraFields, model: str | 
         assert isinstance(text, TextBlock)
         cited = tuple(map(read_citation, natives))
         content[index] = text.model_copy(update={"citations": (*text.citations, *cited)})
-    content = [*_thinking(extra), *_server_blocks(native, extra), *content]
+    content = [*thinking, *_server_blocks(native), *content]
     refusal = specific.get("refusal")
     if isinstance(refusal, str) and not message.text:
         content += text_blocks(refusal)
-    for image in extra.images or ():
+    for image in native.get("images") or ():
         address = image.get("image_url")
         url = address.get("url") if isinstance(address, dict) else address
         if isinstance(url, str):
@@ -328,59 +249,67 @@ def _relabel(message: Message, native: Fields, extra: ExtraFields, model: str | 
     return message.model_copy(update={"metadata": metadata, "content": content})
 
 
-def _thinking(extra: ExtraFields) -> list[ContentBlock]:
-    if extra.thinking_blocks:
-        return [
-            RedactedThinkingBlock(data=item.data)
-            if item.type == "redacted_thinking" and item.data is not None
-            else ThinkingBlock(text=item.thinking, signature=item.signature or None)
-            for item in extra.thinking_blocks
-        ]
-    return [ThinkingBlock(text=extra.reasoning_content)] if extra.reasoning_content else []
-
-
 def _append_reply(
-    read: list[Message], native_messages: Any, native: Fields, at: str, model: str | None
+    read: list[Message], native_messages: Any, native: dict[str, Any], at: str, model: str | None
 ) -> list[Message]:
     """Return the messages and the reply to them; its calls get their ids together with the rest."""
-    reply = read_model(Response, native, at, LIBRARY)
-    for index, _ in enumerate(reply.choices[1:], 1):
-        reason = "a conversation has one continuation: the other choices are left out"
-        source_losses().add(f"{at}.choices[{index}]", reason)
-    native_reply = {"role": "assistant", **reply.choices[0].message}
-    earlier = list(native_messages) if isinstance(native_messages, (list, tuple)) else []
-    if not read and earlier:
+    reply = Fields(native, at, LIBRARY)
+    reply.ignore("id", "created", "object", "system_fingerprint", "service_tier", "timings", "prompt_filter_results")
+    choices = reply.objects("choices")
+    if not choices:
+        raise reply.fault("choices", "has no choice")
+    first = choices[0]
+    for choice in choices[1:]:
+        choice.whole()
+        source_losses().add(choice.path, "a conversation has one continuation: the other choices are left out")
+    first.ignore("index", "logprobs")
+    inner_fields(first, "provider_specific_fields").ignore("native_finish_reason")
+    word, named, usage = first.text("finish_reason") or "", reply.text("model"), _usage(reply.object("usage"))
+    if (answer := first.object("message")) is None:
+        raise first.fault("message", "is missing")
+    native_reply = {"role": "assistant", **answer.whole()}
+    reply.close()
+    if not read and isinstance(native_messages, (list, tuple)) and native_messages:
         raise FormatError(f"the messages must be a list, not {kind_of(native_messages)}", path="$.messages")
-    (reply_message,) = _read_list([native_reply], f"{at}.choices[0].message", model or reply.model)
-    stop = _STOP_REASONS.get(reply.choices[0].finish_reason or "")
-    updates: dict[str, Any] = {"stop_reason": stop}
-    if (tokens := reply.usage) is not None:
-        input_details, output_details = (
-            tokens.prompt_tokens_details or PromptDetails(),
-            tokens.completion_tokens_details or OutputDetails(),
-        )
-        updates["usage"] = build_usage(
-            tokens.prompt_tokens,
-            tokens.completion_tokens,
-            cached=input_details.cached_tokens,
-            written=tokens.cache_creation_input_tokens or input_details.cache_creation_tokens,
-            cache_creation_1h_input_tokens=(
-                input_details.cache_creation_token_details or CacheDetails()
-            ).ephemeral_1h_input_tokens,
-            reasoning_tokens=output_details.reasoning_tokens,
-            audio_input_tokens=input_details.audio_tokens,
-            audio_output_tokens=output_details.audio_tokens,
-        )
-    if refused := reply.choices[0].finish_reason == "content_filter":
-        updates["stop_reason"] = StopReason.REFUSAL
-    if not reply_message.content or (
-        not refused and not reply_message.text and all(isinstance(block, TextBlock) for block in reply_message.content)
+    (message,) = _read_list([native_reply], answer.path, model or named)
+    is_refused = word == "content_filter"
+    stop = StopReason.REFUSAL if is_refused else _STOP_REASONS.get(word)
+    if not message.content or (
+        not is_refused and not message.text and all(isinstance(block, TextBlock) for block in message.content)
     ):
         return read
-    return [*read, reply_message.model_copy(update={"metadata": reply_message.metadata.model_copy(update=updates)})]
+    metadata = message.metadata.model_copy(update={"stop_reason": stop, **({"usage": usage} if usage else {})})
+    return [*read, message.model_copy(update={"metadata": metadata})]
 
 
-def _model_fields(model: str | None) -> Fields:
+def _usage(tokens: Fields | None) -> Usage | None:
+    if tokens is None:
+        return None
+    tokens.ignore(
+        "total_tokens", "cache_read_input_tokens", "iterations", "inference_geo", "speed", "service_tier",
+        "server_tool_use", "prompt_cache_hit_tokens", "prompt_cache_miss_tokens", "cost",
+    )  # fmt: skip
+    inputs, outputs = (inner_fields(tokens, f"{name}_tokens_details") for name in ("prompt", "completion"))
+    cache = inner_fields(inputs, "cache_creation_token_details")
+    cache.ignore("ephemeral_5m_input_tokens")
+    inputs.ignore("text_tokens", "image_tokens", "video_tokens", "cache_write_tokens", "web_search_requests")
+    outputs.ignore(
+        "accepted_prediction_tokens", "rejected_prediction_tokens", "text_tokens", "image_tokens", "video_tokens"
+    )
+    written = tokens.count("cache_creation_input_tokens"), inputs.count("cache_creation_tokens")
+    return build_usage(
+        tokens.count("prompt_tokens"),
+        tokens.count("completion_tokens"),
+        cached=inputs.count("cached_tokens"),
+        written=written[0] or written[1],
+        cache_creation_1h_input_tokens=cache.count("ephemeral_1h_input_tokens"),
+        reasoning_tokens=outputs.count("reasoning_tokens"),
+        audio_input_tokens=inputs.count("audio_tokens"),
+        audio_output_tokens=outputs.count("audio_tokens"),
+    )
+
+
+def _model_fields(model: str | None) -> dict[str, Any]:
     """Split LiteLLM's ``provider/model``. A name without a provider is OpenAI's, or of an unknown provider."""
     provider, slash, name = (model or "").partition("/")
     return model_fields_of(LIBRARY, provider if slash else None, name if slash else model)

@@ -1,11 +1,13 @@
-"""pydantic-ai's message history, as `ModelMessagesTypeAdapter.dump_json` writes it.
+"""pydantic-ai's message history, as `ModelMessagesTypeAdapter.dump_json` writes it, in this version and in older ones.
 
 Instructions become a system message when they change. Calls and results of a provider's own tools, compacted histories
 and parts of unknown kinds become blocks that no adapter sends. Parts that only control requests, such as
 cache points and changed settings, are not part of the conversation and are skipped.
+Source: pydantic_ai/messages.py, 2.68.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -21,10 +23,8 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import iter_entries, validating
-from dragoman.formats.importers import pydantic_ai_models as theirs
-from dragoman.formats.importers.blocks import (
-    ImportedModel,
+from dragoman.formats.document import iter_entries, kind_of, validating
+from dragoman.formats.reading.blocks import (
     build_messages,
     build_usage,
     media_block,
@@ -32,23 +32,40 @@ from dragoman.formats.importers.blocks import (
     model_fields_of,
     provider_block,
     read_citation,
-    read_model,
     result_call_id,
     signature_notes,
     text_blocks,
     to_text,
     tool_call,
 )
-from dragoman.formats.reading.losses import is_empty, source_losses
-from dragoman.formats.reading.pairs import pair_groups
-from dragoman.formats.reading.turns import STOP_WORDS, put_results_first, stop_after
-from dragoman.formats.tool_calls import ToolIdReader
+from dragoman.formats.reading.fields import Fields, source_losses
+from dragoman.formats.reading.tool_calls import ToolIdReader, pair_groups
+from dragoman.formats.reading.turns import STOP_WORDS, put_results_first, stop_after, take_time
 
 LIBRARY = "pydantic-ai"
 
 _FAILED = ("failed", "retried", "interrupted")
 _STOP_REASONS = {**STOP_WORDS, "tool_call": StopReason.TOOL_USE, "error": StopReason.ERROR}
 _STATES = {"interrupted": MessageStatus.PARTIAL, "incomplete": MessageStatus.PARTIAL}
+_RUN = (
+    "run_id", "model_id", "provider_url", "canonical_system", "provider_response_id", "vendor_id", "workspace_ref",
+    "history_digest", "failed_attempts", "state",
+)  # fmt: skip
+"""Where and in which run of the program a message was made."""
+_BOOKKEEPING = (
+    "part_kind", "id", "provider_name", "tool_kind", "dynamic_ref", "timestamp", "outcome", "tool_name", "scope",
+    "context_id",
+)  # fmt: skip
+"""Fields of a part that are read elsewhere, ids of the provider's own storage, and the library's bookkeeping."""
+_SETTINGS = ("instruction-baseline", "tool-availability-delta", "capability-load-delta", "model-settings-delta")
+"""Parts with request settings: they are not part of the conversation, and no model gets them."""
+_KNOWN_DETAILS = ("finish_reason", "timestamp", "service_tier", "phase", "caller", "container_id")
+"""Details whose content is in a field of the response, or is of no use outside the provider's own storage."""
+_MEDIA = (
+    "binary", "image-url", "audio-url", "video-url", "document-url", "uploaded-file", "text-content",
+    "structured-content",
+)  # fmt: skip
+"""The items of a prompt and of a result that are not plain JSON, by kind."""
 
 
 def from_pydantic_ai(document: Any) -> list[Message]:
@@ -58,208 +75,211 @@ def from_pydantic_ai(document: Any) -> list[Message]:
     paths: list[str] = []
     instructions: str | None = None
     for path, native in iter_entries(document, format_name=LIBRARY):
+        message = Fields(native, path, LIBRARY)
+        message.ignore(*_RUN)
+        kind = message.required_text("kind")
+        parts = message.objects("parts")
+        if message.look("parts") is None:
+            raise message.fault("parts", "is missing")
         with validating(native, path):
-            message = theirs.MESSAGE.validate_python(native)
-        source_losses().add_extra(message, path, LIBRARY)
+            if kind == "response":
+                read.append(_response(message, parts, ids))
+            elif kind == "request":
+                named = message.text("instructions")
+                read.append(_request(message, parts, None if named == instructions else named, ids))
+                instructions = named or instructions
+            else:
+                raise message.fault("kind", f"is neither request nor response: {kind[:80]!r}")
         paths.append(path)
-        parts: list[tuple[ImportedModel | None, dict[str, Any]]] = []
-        for index, part in enumerate(message.parts):
-            kind = part.get("part_kind")
-            known = theirs.KNOWN.get(kind) if isinstance(kind, str) else None
-            parts.append((read_model(known, part, f"{path}.parts[{index}]", LIBRARY) if known else None, part))
-        if isinstance(message, theirs.ModelResponse):
-            ids.start_turn(Role.ASSISTANT, has_results=False)
-            with validating(native, path):
-                read.append(_response(message, parts, ids, path))
-            continue
-        with validating(native, path):
-            changed = message.instructions if message.instructions != instructions else None
-            instructions = message.instructions or instructions
-            read.append(_request(message, parts, changed, ids, path))
+        message.close()
     return put_results_first([message for group in pair_groups(read, paths) for message in group])
 
 
-def _request(
-    request: theirs.ModelRequest,
-    parts: list[tuple[ImportedModel | None, dict[str, Any]]],
-    instructions: str | None,
-    ids: ToolIdReader,
-    path: str,
-) -> list[Message]:
+def _request(request: Fields, parts: list[Fields], instructions: str | None, ids: ToolIdReader) -> list[Message]:
     """Return a request as messages. Adjacent user parts become one message. Instructions follow the system prompts, and
     the results of tools: what stands between a call and its result would part them.
     """
-    shared: dict[str, Any] = {"session_id": request.conversation_id}
-    groups: list[tuple[Role, list[ContentBlock], Any]] = []
+    sent, session_id = take_time(request, "timestamp"), request.text("conversation_id")
+    groups: list[tuple[Role, list[ContentBlock], datetime | None]] = []
     system_count = 0
-    for index, (part, native) in enumerate(parts):
-        kind = native.get("part_kind")
-        if isinstance(kind, str) and kind in theirs.SETTINGS:
+    for part in parts:
+        time = take_time(part, "timestamp") or sent
+        if part.look("part_kind") in _SETTINGS:
+            part.whole()
             continue
-        role, blocks = _request_part(part, native, ids, f"{path}.parts[{index}].content")
+        role, blocks = _request_part(part, ids)
         if role is Role.SYSTEM and len(groups) == system_count:
             system_count += 1
-        time = getattr(part, "timestamp", None) or request.timestamp
         if role is Role.USER and groups and groups[-1][0] is Role.USER:
             groups[-1][1].extend(blocks)
         else:
             groups.append((role, blocks, time))
     if instructions:
         results = max((index for index, group in enumerate(groups, 1) if group[0] is Role.TOOL), default=0)
-        place = max(system_count, results)
-        groups.insert(place, (Role.SYSTEM, text_blocks(instructions), request.timestamp))
+        groups.insert(max(system_count, results), (Role.SYSTEM, text_blocks(instructions), sent))
     read: list[Message] = []
     for role, blocks, time in groups:
         if role is Role.USER:
             ids.start_turn(role, has_results=False)
-        read += build_messages(role, blocks, created_at=time, **shared)
+        read += build_messages(role, blocks, created_at=time, session_id=session_id)
     return read
 
 
-def _request_part(
-    part: ImportedModel | None, native: Mapping[str, Any], ids: ToolIdReader, path: str
-) -> tuple[Role, list[ContentBlock]]:
-    """Return the blocks of a request part with its content at ``path``, and their role."""
-    match part:
-        case theirs.SystemPrompt():
-            return Role.SYSTEM, text_blocks(part.content)
-        case theirs.InstructionDelta():
-            return Role.SYSTEM, text_blocks(part.content)
-        case theirs.UserPrompt():
-            if isinstance(part.content, str):
-                return Role.USER, text_blocks(part.content)
-            items = enumerate(part.content)
-            return Role.USER, [block for index, item in items for block in _content(item, f"{path}[{index}]")]
-        case theirs.ToolReturn():
-            answer = tool_result_blocks(part.content, path)
-            failed = part.outcome in _FAILED
-            call_id = result_call_id(ids, part.tool_call_id, part.tool_name)
-            return Role.TOOL, [ToolResultBlock(tool_use_id=call_id, content=tuple(answer), is_error=failed)]
-        case theirs.RetryPrompt(tool_name=str()):
-            call_id = result_call_id(ids, part.tool_call_id, part.tool_name)
-            return Role.TOOL, [
-                ToolResultBlock(tool_use_id=call_id, content=tuple(text_blocks(part.content)), is_error=True)
-            ]
-        case theirs.RetryPrompt() | theirs.RetryFeedback():
-            return Role.USER, text_blocks(part.content)
-        case theirs.Speech():
-            return Role.USER, _speech(part)
-        case theirs.Compaction(provider_name=None):
-            return Role.USER, text_blocks(part.content)
+def _request_part(part: Fields, ids: ToolIdReader) -> tuple[Role, list[ContentBlock]]:
+    """Return the blocks of a request part, and their role."""
+    kind, at = to_text(part.look("part_kind")), f"{part.path}.content"
+    match kind:
+        case "system-prompt":
+            role, blocks = Role.SYSTEM, text_blocks(part.required_text("content"))
+        case "instruction-delta":
+            role, blocks = Role.SYSTEM, text_blocks(part.text("content"))
+        case "user-prompt":
+            content = part.take("content")
+            if not isinstance(content, (str, list)):
+                raise part.fault("content", f"must be a text or a list, not {kind_of(content)}")
+            items = enumerate([content] if isinstance(content, str) else content)
+            blocks = [block for index, item in items for block in _content(item, f"{at}[{index}]")]
+            role = Role.USER
+        case "tool-return":
+            answer = tool_result_blocks(part.take("content"), at)
+            call_id = result_call_id(ids, part.text("tool_call_id"), part.required_text("tool_name"))
+            failed = part.text("outcome") in _FAILED
+            role = Role.TOOL
+            blocks = [ToolResultBlock(tool_use_id=call_id, content=tuple(answer), is_error=failed)]
+        case "retry-prompt" if (name := part.text("tool_name")) is not None:  # of older versions
+            call_id = result_call_id(ids, part.text("tool_call_id"), name)
+            answer = text_blocks(part.take("content"))
+            role, blocks = Role.TOOL, [ToolResultBlock(tool_use_id=call_id, content=tuple(answer), is_error=True)]
+        case "retry-prompt" | "retry-feedback":
+            part.ignore("tool_call_id")
+            role, blocks = Role.USER, text_blocks(part.take("content"))
+        case "speech":
+            role, blocks = Role.USER, _speech(part)
+        case "compaction" if part.look("provider_name") is None:
+            role, blocks = Role.USER, text_blocks(part.text("content"))
         case _:
-            return Role.USER, [provider_block(LIBRARY, to_text(native.get("part_kind")), native)]
+            return Role.USER, [provider_block(LIBRARY, kind, part.whole())]
+    _close_part(part)
+    return role, blocks
 
 
-def _response(
-    response: theirs.ModelResponse,
-    parts: list[tuple[ImportedModel | None, dict[str, Any]]],
-    ids: ToolIdReader,
-    path: str,
-) -> list[Message]:
+def _close_part(part: Fields) -> None:
+    """Skip what a part of any kind has next to its content."""
+    part.ignore(*_BOOKKEEPING)
+    for name, known in (("retry", ("cause", "attempt", "max_retries")), ("provider_details", _PART_DETAILS)):
+        if (inner := part.object(name)) is not None:
+            inner.ignore(*known)
+
+
+_PART_DETAILS = (*_KNOWN_DETAILS, "citations", "thought_signature")
+
+
+def _response(response: Fields, parts: list[Fields], ids: ToolIdReader) -> list[Message]:
+    ids.start_turn(Role.ASSISTANT, has_results=False)
     blocks: list[ContentBlock] = []
     signatures: dict[int, str] = {}
-    for index, (part, native) in enumerate(parts):
-        found = _response_part(part, native, ids, f"{path}.parts[{index}]")
-        signature = _details(part, f"{path}.parts[{index}]")
-        if signature is not None and found and not isinstance(found[0], ThinkingBlock):
+    for part in parts:
+        signature = _detail(part, "provider_details", "thought_signature")
+        found = _response_part(part, ids)
+        if signature and found and not isinstance(found[0], ThinkingBlock):
             signatures[len(blocks)] = signature
         blocks += found
-    details = dict(response.provider_details or {})
-    refusal = details.pop("refusal", None)
-    stop_reason = _STOP_REASONS.get(response.finish_reason or "")
-    if isinstance(refusal, str) and refusal:
-        blocks += text_blocks(refusal) if not any(isinstance(block, TextBlock) for block in blocks) else []
-        stop_reason = StopReason.REFUSAL
-    _report(details, f"{path}.provider_details", _KNOWN_DETAILS)
+    stop_reason = _STOP_REASONS.get(response.text("finish_reason") or "")
+    if (details := response.object("provider_details")) is not None:
+        details.ignore(*_KNOWN_DETAILS)
+        refusal = details.take("refusal")
+        if isinstance(refusal, str) and refusal:
+            blocks += text_blocks(refusal) if not any(isinstance(block, TextBlock) for block in blocks) else []
+            stop_reason = StopReason.REFUSAL
     stop_reason = stop_after(blocks, stop_reason)
-    if response.state == "suspended":
+    state = to_text(response.look("state"))
+    if state == "suspended":
         stop_reason = StopReason.PAUSE
-    named = model_fields_of(LIBRARY, response.provider_name, response.model_name)
+    named = model_fields_of(LIBRARY, response.text("provider_name"), response.text("model_name"))
     if not blocks:
         reason = "the response has no content: left out"
-        source_losses().add(path, reason, kind=LossKind.EMPTY_MESSAGE, severity=Severity.INFO)
+        source_losses().add(response.path, reason, kind=LossKind.EMPTY_MESSAGE, severity=Severity.INFO)
     return build_messages(
         Role.ASSISTANT,
         blocks,
-        created_at=response.timestamp,
-        session_id=response.conversation_id,
+        created_at=take_time(response, "timestamp"),
+        session_id=response.text("conversation_id"),
         metadata={
             **named,
-            "usage": _usage(response.usage),
+            "usage": _usage(response.object("usage")),
             "stop_reason": stop_reason,
-            "status": _STATES.get(response.state),
+            "status": _STATES.get(state),
             "provider_raw": signature_notes(named["provider"], signatures),
         },
     )
 
 
-def _details(part: ImportedModel | None, path: str) -> str | None:
-    """Return the signature in the provider's details of a part; report the details that have no place."""
-    details = dict(getattr(part, "provider_details", None) or {})
-    signature = details.pop("thought_signature", None)
-    if getattr(part, "citations", None) is None and isinstance(part, theirs.Text):
-        details.pop("citations", None)
-    _report(details, f"{path}.provider_details", _KNOWN_DETAILS | {"citations"})
-    return signature if isinstance(signature, str) and signature else None
-
-
-_KNOWN_DETAILS = frozenset({"finish_reason", "timestamp", "service_tier", "phase", "caller", "container_id"})
-"""Details whose content is in a field of the response, or is of no use outside the provider's own storage."""
-
-
-def _report(details: Mapping[str, Any], path: str, known: frozenset[str]) -> None:
-    for name, value in details.items():
-        if name not in known and not is_empty(value):
-            source_losses().add_field(path, name, LIBRARY)
-
-
-def _response_part(
-    part: ImportedModel | None, native: Mapping[str, Any], ids: ToolIdReader, path: str
-) -> list[ContentBlock]:
+def _response_part(part: Fields, ids: ToolIdReader) -> list[ContentBlock]:
     """Return the blocks of a response part."""
-    match part:
-        case theirs.Text():
-            return [TextBlock(text=part.content, citations=tuple(_citations(part)))] if part.content else []
-        case theirs.Thinking(id="redacted_thinking", signature=str() as sealed):  # the id marks it as encrypted
-            return [RedactedThinkingBlock(data=sealed)]
-        case theirs.Thinking():
-            signed = (part.provider_details or {}).get("thought_signature")
-            signature = part.signature or (signed if isinstance(signed, str) else None)
-            return [ThinkingBlock(text=part.content, signature=signature or None)]
-        case theirs.ToolCall():
-            return [tool_call(ids, part.tool_call_id, part.tool_name, part.args)]
-        case theirs.File():
-            return _content(part.content, f"{path}.content")
-        case theirs.Speech():
-            return _speech(part)
+    kind = to_text(part.look("part_kind"))
+    blocks: list[ContentBlock]
+    match kind:
+        case "text":
+            text, cited = part.required_text("content"), tuple(_citations(part))
+            blocks = [TextBlock(text=text, citations=cited)] if text else []
+        case "thinking":
+            text, signature = part.required_text("content"), part.text("signature")
+            if part.look("id") == "redacted_thinking" and signature is not None:  # the id marks it as encrypted
+                blocks = [RedactedThinkingBlock(data=signature)]
+            else:
+                signature = signature or _detail(part, "provider_details", "thought_signature")
+                blocks = [ThinkingBlock(text=text, signature=signature or None)]
+        case "tool-call":
+            name, arguments = part.required_text("tool_name"), part.take("args")
+            if not isinstance(arguments, (str, dict)) and arguments is not None:
+                raise part.fault("args", f"must be an object or a text, not {kind_of(arguments)}")
+            blocks = [tool_call(ids, part.text("tool_call_id"), name, arguments)]
+        case "file":
+            content = part.take("content")
+            if not isinstance(content, dict):
+                raise part.fault("content", f"must be an object, not {kind_of(content)}")
+            blocks = _content(content, f"{part.path}.content")
+        case "speech":
+            blocks = _speech(part)
         case _:
-            return [provider_block(LIBRARY, to_text(native.get("part_kind")), native)]
+            return [provider_block(LIBRARY, kind, part.whole())]
+    _close_part(part)
+    return blocks
 
 
-def _citations(part: theirs.Text) -> Iterator[Citation]:
-    listed = (part.provider_details or {}).get("citations")
+def _citations(part: Fields) -> Iterator[Citation]:
+    details = part.look("provider_details")
+    listed = details.get("citations") if isinstance(details, dict) else None
     natives = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-    if not part.citations:
+    cited_sources = part.objects("citations")
+    if not cited_sources:
         yield from map(read_citation, natives)
     originals = iter(natives)
-    for cited in part.citations or ():
-        for source in cited.sources:
+    for cited in cited_sources:
+        anchor = cited.object("anchor")
+        start, end = (anchor.count("start"), anchor.count("end")) if anchor is not None else (None, None)
+        for source in cited.objects("sources"):
+            excerpts = [to_text(excerpt) for excerpt, _ in source.items("excerpts")]
             yield Citation(
-                kind=source.kind,
-                title=source.title or source.document_id,
-                url=source.url,
-                cited_text="\n".join(source.excerpts) or None,
-                start=cited.anchor.start if cited.anchor else None,
-                end=cited.anchor.end if cited.anchor else None,
+                kind=source.text("kind") or "web",
+                title=source.text("title") or source.text("document_id"),
+                url=source.text("url"),
+                cited_text="\n".join(excerpts) or None,
+                start=start,
+                end=end,
                 data=next(originals, None),
             )
+            source.ignore("document_id")
 
 
-def _speech(part: theirs.Speech) -> list[ContentBlock]:
-    audio = theirs.Binary.model_validate(part.audio) if part.audio else None
-    if audio is None:
-        return text_blocks(part.transcript)
-    return [media_block(_bytes(audio), audio.media_type, kind="audio", transcript=part.transcript)]
+def _speech(part: Fields) -> list[ContentBlock]:
+    transcript, audio = part.text("transcript"), part.take("audio")
+    if not audio:
+        return text_blocks(transcript)
+    if not isinstance(audio, dict):
+        raise part.fault("audio", f"must be an object, not {kind_of(audio)}")
+    binary = Fields(audio, f"{part.path}.audio", LIBRARY)  # its other fields are the library's own
+    return [media_block(_bytes(binary), binary.required_text("media_type"), kind="audio", transcript=transcript)]
 
 
 def tool_result_blocks(content: Any, path: str) -> list[ContentBlock]:
@@ -270,65 +290,74 @@ def tool_result_blocks(content: Any, path: str) -> list[ContentBlock]:
 
 
 def _is_media(item: Any) -> bool:
-    kind = item.get("kind") if isinstance(item, dict) else None
-    return isinstance(kind, str) and kind in theirs.CONTENT
+    return isinstance(item, dict) and item.get("kind") in _MEDIA
 
 
-def _content(item: Any, path: str) -> list[ContentBlock]:
+def _content(native: Any, path: str) -> list[ContentBlock]:
     """Return one item of a prompt or of a result."""
-    kind = item.get("kind") if isinstance(item, dict) else None
-    if isinstance(item, str) or not isinstance(kind, str):
-        return text_blocks(item)
-    if kind == "cache-point":
-        for name in sorted(item.keys() - {"kind", "ttl"}):
-            source_losses().add_field(path, name, LIBRARY)
-        return []
-    known = theirs.CONTENT.get(kind)
-    match read_model(known, item, path, LIBRARY) if known else None:
-        case theirs.Binary() as binary:
-            return [media_block(_bytes(binary), binary.media_type, detail=_detail(binary.vendor_metadata))]
-        case theirs.FileUrl() as file:
-            kind = kind.removesuffix("-url")
-            return [media_from_url(file.url, file.media_type, kind=kind, detail=_detail(file.vendor_metadata))]
-        case theirs.UploadedFile() as file:
-            owner = model_fields_of(LIBRARY, file.provider_name, None)["provider"]
-            source = MediaSource(kind="file_id", data=file.file_id, provider=owner)
-            return [media_block(source, file.media_type, detail=_detail(file.vendor_metadata))]
-        case theirs.TaggedText() as tagged:
-            return text_blocks(tagged.content)
+    if not isinstance(native, dict) or not isinstance(native.get("kind"), str):
+        return text_blocks(native)
+    item = Fields(native, path, LIBRARY)
+    item.ignore("identifier", "force_download")  # an identifier is made from the data
+    detail = _detail(item, "vendor_metadata", "detail")
+    kind = item.required_text("kind")
+    blocks: list[ContentBlock]
+    match kind:
+        case "cache-point":
+            item.ignore("ttl")
+            blocks = []
+        case "binary":
+            blocks = [media_block(_bytes(item), item.required_text("media_type"), detail=detail)]
+        case "image-url" | "audio-url" | "video-url" | "document-url":
+            url, media_type = item.required_text("url"), item.text("media_type")
+            blocks = [media_from_url(url, media_type, kind=kind.removesuffix("-url"), detail=detail)]
+        case "uploaded-file":
+            owner = model_fields_of(LIBRARY, item.required_text("provider_name"), None)["provider"]
+            source = MediaSource(kind="file_id", data=item.required_text("file_id"), provider=owner)
+            blocks = [media_block(source, item.text("media_type"), detail=detail)]
+        case "text-content" | "structured-content":  # a text with data for the application, or made from such data
+            blocks = text_blocks(item.required_text("content"))
         case _:
-            return [provider_block(LIBRARY, kind, item)]
+            return [provider_block(LIBRARY, kind, native)]
+    if kind in _MEDIA:
+        item.ignore("vendor_metadata")
+    item.close()
+    return blocks
 
 
-def _bytes(binary: theirs.Binary) -> MediaSource:
-    return MediaSource(kind="base64", data=binary.data.replace("-", "+").replace("_", "/"))
+def _bytes(binary: Fields) -> MediaSource:
+    """Return content that is base64 in the URL-safe alphabet."""
+    return MediaSource(kind="base64", data=binary.required_text("data").replace("-", "+").replace("_", "/"))
 
 
-def _detail(metadata: Mapping[str, Any] | None) -> str | None:
-    detail = (metadata or {}).get("detail")
-    return detail if isinstance(detail, str) else None
+def _detail(fields: Fields, name: str, key: str) -> str | None:
+    """Return a text in an object of a library's or a provider's own, without taking the object."""
+    found = fields.look(name)
+    text = found.get(key) if isinstance(found, dict) else None
+    return text if isinstance(text, str) else None
 
 
-def _usage(usage: theirs.RequestUsage) -> Usage | None:
-    return build_usage(
-        usage.input_tokens,
-        usage.output_tokens,
-        cached=usage.cache_read_tokens,
-        written=usage.cache_write_tokens,
-        reasoning_tokens=usage.output_reasoning_tokens,
-        cache_creation_1h_input_tokens=usage.cache_write_1h_tokens,
-        reported_cost_usd=_cost(usage.cost),
-        raw=usage.details,
-        server_tools={"web_search": usage.web_searches} if usage.web_searches else None,
-        audio_input_tokens=max(usage.input_audio_tokens - usage.cache_audio_read_tokens, 0),
-        audio_output_tokens=usage.output_audio_tokens,
-        cached_audio_input_tokens=usage.cache_audio_read_tokens,
-    )
-
-
-def _cost(cost: str | float | None) -> Decimal | None:
-    try:
-        found = Decimal(str(cost)) if cost is not None else None
-    except InvalidOperation:
+def _usage(usage: Fields | None) -> Usage | None:
+    if usage is None:
         return None
-    return found if found is not None and found.is_finite() else None
+    usage.ignore("audio_seconds", "requests", "total_tokens")
+    searches, cached_audio = usage.count("web_searches"), usage.count("cache_audio_read_tokens")
+    try:
+        reported = Decimal(to_text(usage.take("cost")))
+    except InvalidOperation:
+        reported = None
+    details = usage.object("details")
+    return build_usage(
+        usage.count("input_tokens", "request_tokens"),
+        usage.count("output_tokens", "response_tokens"),
+        cached=usage.count("cache_read_tokens"),
+        written=usage.count("cache_write_tokens"),
+        reasoning_tokens=usage.count("output_reasoning_tokens"),
+        cache_creation_1h_input_tokens=usage.count("cache_write_1h_tokens"),
+        reported_cost_usd=reported if reported is not None and reported.is_finite() else None,
+        raw=details.whole() if details is not None else None,
+        server_tools={"web_search": searches} if searches else None,
+        audio_input_tokens=max((usage.count("input_audio_tokens") or 0) - (cached_audio or 0), 0),
+        audio_output_tokens=usage.count("output_audio_tokens"),
+        cached_audio_input_tokens=cached_audio,
+    )

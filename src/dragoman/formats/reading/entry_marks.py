@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dragoman.formats.reading.spans import attributes_of
+from dragoman.formats.importers.traces import attributes_of
 
 Entry = Mapping[str, Any]
 Mark = Callable[[Entry], bool]

@@ -1,15 +1,81 @@
 """Objects of a document whose fields are used up: a field that no reader takes becomes a loss."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any, Self, TypeGuard, TypeVar
 
 from pydantic import ValidationError
 
+from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
 from dragoman.canonical.message import Role
-from dragoman.formats.document import iter_entries, kind_of
+from dragoman.formats.document import iter_entries, kind_of, parse_json_or_lines
 from dragoman.formats.errors import FormatError
-from dragoman.formats.reading.losses import is_empty, source_losses
+
+_MAX_NAME = 80
+
+
+class SourceLosses:
+    """Collects the losses of one document, in order, each once."""
+
+    def __init__(self) -> None:
+        self._found: dict[Loss, None] = {}
+
+    def add(
+        self, path: str, reason: str, *, kind: LossKind = LossKind.FIELD, severity: Severity = Severity.WARNING
+    ) -> None:
+        """Add the loss of what is at ``path`` in the document."""
+        self._found[Loss(kind, "", -1, reason, severity, path=path)] = None
+
+    def add_field(self, path: str, name: str, format_name: str) -> None:
+        """Add the loss of a field that the reader of the format does not know."""
+        shown = name if len(name) <= _MAX_NAME else name[:_MAX_NAME] + "…"
+        self.add(f"{path}.{name}", f"the reader of {format_name} does not know the field {shown!r}: left out")
+
+    def found(self) -> tuple[Loss, ...]:
+        return tuple(self._found)
+
+    def report(self, format_name: str) -> tuple[Loss, ...]:
+        """Return all losses, and log each."""
+        found = self.found()
+        log_losses(found, session_id="", adapter=format_name)
+        return found
+
+
+_collector: ContextVar[SourceLosses | None] = ContextVar("dragoman_source_losses", default=None)
+
+
+def source_losses() -> SourceLosses:
+    """Return the collector of the running `collect_losses`, or one that nobody reads."""
+    return _collector.get() or SourceLosses()
+
+
+@contextmanager
+def collect_losses() -> Iterator[SourceLosses]:
+    """Collect what the readers called in this context report."""
+    losses = SourceLosses()
+    token = _collector.set(losses)
+    try:
+        yield losses
+    finally:
+        _collector.reset(token)
+
+
+@contextmanager
+def moved_losses(move: Callable[[str], str]) -> Iterator[None]:
+    """Report what readers of a part of a document report in this context, with their paths in the whole document."""
+    outer = source_losses()
+    with collect_losses() as losses:
+        yield
+    for loss in losses.found():
+        outer.add(move(loss.path), loss.reason, kind=loss.kind, severity=loss.severity)
+
+
+def is_empty(value: object) -> bool:
+    """Whether a value says nothing: null, or an empty text, list or object."""
+    return value is None or value == "" or value == [] or value == {}
+
 
 Json = Any
 Result = TypeVar("Result")
@@ -162,6 +228,11 @@ class Fields:
         return child
 
 
+def inner_fields(fields: Fields, name: str) -> Fields:
+    """Take an object; an empty one stands for null. Raises FormatError if it is something else."""
+    return fields.object(name) or fields.adopt({}, f"{fields.path}.{name}")
+
+
 def is_count(value: Any) -> TypeGuard[int]:
     """Whether a value is a number of things that a message can hold."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_COUNT
@@ -200,3 +271,31 @@ def iter_fields(document: Json, format_name: str, at: str = "$") -> Iterator[Fie
         fields = Fields(native, at + path.removeprefix("$"), format_name)
         yield fields
         fields.close()
+
+
+def iter_rows(document: Any, format_name: str) -> Iterator[Fields]:
+    """Yield the rows of JSON lines, of a list, or a single one."""
+    return iter_fields(parse_json_or_lines(document, format_name=format_name), format_name)
+
+
+class RowNames:
+    """A name for each row: its own id, or its number. No two are equal."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._count = 0
+
+    def next(self, own: Any = None) -> str:
+        self._count += 1
+        name = own if isinstance(own, str) and own and own not in self._taken else str(self._count)
+        while name in self._taken:
+            name += "'"
+        self._taken.add(name)
+        return name
+
+
+def drop_tools(row: Fields, name: str = "tools") -> None:
+    """Report that the definitions of a row's tools are left out: a history has only the calls."""
+    if row.take(name) not in (None, [], "", "[]"):
+        source_losses().add(f"{row.path}.{name}", "a history holds no definitions of tools: left out",
+                            kind=LossKind.TOOLS)  # fmt: skip

@@ -9,9 +9,8 @@ from dragoman.adapter.losses import Loss
 from dragoman.formats.detect import is_conversation
 from dragoman.formats.document import parse, parse_or_none
 from dragoman.formats.errors import FormatError
-from dragoman.formats.labels import read_sidecar
 from dragoman.formats.registry import identify_format, read
-from dragoman.formats.results import Conversation
+from dragoman.formats.results import Conversation, read_sidecar
 
 MAX_LINE_BYTES = 256 * 1024 * 1024
 """A longer line is an error. Its rest is skipped."""

@@ -11,11 +11,9 @@ from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBloc
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.blocks import build_messages, placeholder_id, result_call_id, tool_call
-from dragoman.formats.reading.fields import Fields, iter_fields, list_inside
-from dragoman.formats.reading.losses import source_losses
-from dragoman.formats.reading.pairs import OpenCalls, pair_repeated
-from dragoman.formats.tool_calls import ToolIdReader
+from dragoman.formats.reading.blocks import build_messages, placeholder_id, result_call_id, tool_call
+from dragoman.formats.reading.fields import Fields, is_empty, iter_fields, list_inside, source_losses
+from dragoman.formats.reading.tool_calls import OpenCalls, ToolIdReader, pair_repeated
 
 STOP_WORDS: Mapping[str, StopReason] = {
     "stop": StopReason.END_TURN,
@@ -141,6 +139,15 @@ def read_time(value: Any) -> datetime | None:
     except (ValueError, OverflowError, OSError):
         pass
     return None
+
+
+def take_time(fields: Fields, *names: str) -> datetime | None:
+    """Take a time; one that cannot be read is a loss."""
+    value = fields.take(*names)
+    time = read_time(value)
+    if time is None and not is_empty(value):
+        source_losses().add(f"{fields.path}.{names[0]}", f"{names[0]} is not a time: left out")
+    return time
 
 
 _MILLISECONDS = 100_000_000_000

@@ -19,9 +19,9 @@ from dragoman.canonical.guard import Count
 from dragoman.canonical.log import get_logger, one_line
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.formats.document import copy_json_at, iter_entries, parse_json_or_lines, validating
-from dragoman.formats.importers.blocks import to_text
-from dragoman.formats.reading.losses import source_losses
-from dragoman.formats.tool_calls import ToolIdReader
+from dragoman.formats.reading.blocks import to_text
+from dragoman.formats.reading.fields import source_losses
+from dragoman.formats.reading.tool_calls import ToolIdReader
 from dragoman.formats.umf.convert import read_entry
 from dragoman.formats.umf.models import InternalMessage, UmfModel
 

@@ -1,27 +1,34 @@
 """What a session passes to its policy, as extensions: agent, model, tool, provenance and completion; and the observer
-of what the policy does."""
+of what the policy does.
 
-from collections.abc import Callable, Mapping, Sequence
+Of a tool, a policy sees what it does with data. To offer a tool that a provider runs is to call it, as nobody is asked
+before it runs. One that is not allowed is withheld: the request leaves without it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
-from dragoman.adapter.contract import Adapter
+from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool
 from dragoman.adapter.notes import is_foreign_tool
 from dragoman.canonical.blocks import ToolUseBlock, replace_fields
 from dragoman.canonical.extensions.extensions import AgentExtension, Extensions
-from dragoman.canonical.extensions.mcp import MCPExtension, ToolMetadata
 from dragoman.canonical.extensions.slots import (
     CompletionExtension,
     CompletionStopReason,
     CompletionTokens,
     LLMExtension,
+    MCPExtension,
     ProvenanceExtension,
+    ToolMetadata,
 )
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.message_view.parts import CalledTool
-from dragoman.canonical.tools import ToolDefinition
-from dragoman.policy.conversation.tools import tool_metadata
+from dragoman.canonical.tools import SideEffects, ToolDefinition
+from dragoman.canonical.tools.base import ServerTool
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.labels import Declassification
+from dragoman.tools.tool import ACTIONS, SIDE_EFFECTS, Tool
 from dragoman.tools.toolbox import Toolbox
 
 _STOP_REASONS = {
@@ -151,3 +158,76 @@ def build_extensions(
 ) -> Extensions:
     """Return the extensions of a step: those of the session, its agent, and what ``slots`` makes of the facts."""
     return replace_fields(state, {"agent": agent, **slots(*facts)})
+
+
+_ACTIONS = {
+    SideEffects.READ: ("read",),
+    SideEffects.WRITE: ("write",),
+    SideEffects.EXECUTE: ("execute",),
+    SideEffects.NETWORK: ("export",),
+}
+"""What a tool does with its input, as data policies name it."""
+_SECRETS = frozenset({"authorization", "headers"})
+_READ_ONLY = (SideEffects.NONE, SideEffects.READ)
+
+
+def tool_metadata(tool: Tool | None) -> ToolMetadata | None:
+    """Return the metadata of the tool's server, else that of its definition."""
+    if tool is None:
+        return None
+    metadata = getattr(tool, "metadata", None)
+    if isinstance(metadata, ToolMetadata):
+        return metadata
+    effects = tool.definition.side_effects
+    return ToolMetadata(
+        name=tool.name,
+        description=tool.definition.description or None,
+        input_schema=tool.definition.input_schema,
+        annotations={SIDE_EFFECTS: str(effects), "readOnlyHint": effects in _READ_ONLY},
+    )
+
+
+def actions_of(tool: ToolMetadata | None) -> tuple[str, ...]:
+    """Return what the tool does with data, as data policies name it. An unknown tool is never run."""
+    if tool is None:
+        return ()
+    annotations: Mapping[str, Any] = tool.annotations
+    effects = annotations.get(SIDE_EFFECTS)
+    declared = annotations.get(ACTIONS) or ()
+    known = _ACTIONS.get(SideEffects(effects), ()) if effects in list(SideEffects) else ()
+    outside = ("export",) if annotations.get("openWorldHint") else ()
+    return tuple(dict.fromkeys((*known, *outside, *(str(each) for each in declared))))
+
+
+def describe(tool: ToolDefinition, provider: str) -> ToolMetadata:
+    """Return the metadata of a tool that a provider runs; the provider is its namespace."""
+    return ToolMetadata(
+        name=tool.name,
+        description=tool.description or None,
+        namespace=provider,
+        annotations={
+            SIDE_EFFECTS: str(tool.side_effects),
+            "readOnlyHint": tool.side_effects in _READ_ONLY,
+            # Code that the provider runs may send data elsewhere, unless a setting closes its network.
+            "openWorldHint": getattr(tool, "network", "off") != "off",
+        },
+    )
+
+
+def settings_of(tool: ToolDefinition) -> dict[str, Any]:
+    """Return the settings of a tool that a provider runs as JSON, without secrets."""
+    names = tool.settings().keys() - _SECRETS if isinstance(tool, ServerTool) else set()
+    return tool.model_dump(mode="json", include=names) if names else {}
+
+
+def as_call(tool: ToolDefinition, session_id: str) -> Message:
+    """Return the call that stands for the offer of a tool: its arguments are the settings, without secrets."""
+    call = ToolUseBlock(id=f"offer_{tool.name}", name=tool.name, input=settings_of(tool))
+    return Message(id=call.id, session_id=session_id, role=Role.ASSISTANT, content=(call,))
+
+
+def without_choice(options: AdapterOptions, withheld: Iterable[str], *, any_left: bool) -> AdapterOptions:
+    """Return the options without a choice of tools that the request no longer has."""
+    choice = options.tool_choice
+    is_gone = choice.name in withheld if isinstance(choice, NamedTool) else choice == "required" and not any_left
+    return replace(options, tool_choice=None) if is_gone else options

@@ -10,6 +10,7 @@ every attempt.
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from operator import is_
 from typing import Any
@@ -17,20 +18,24 @@ from typing import Any
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock, replace_fields
+from dragoman.canonical.extensions.slots import MCPExtension
+from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects.work import Perform, Work, perform_all
-from dragoman.policy.conversation.decision import RequestDecision
+from dragoman.policy.conversation.context import actions_of, as_call, describe, without_choice
 from dragoman.policy.conversation.parts import RequestParts
 from dragoman.policy.conversation.state import PolicyState
-from dragoman.policy.conversation.tools import actions_of
-from dragoman.policy.edit import drop_signed_thinking
 from dragoman.policy.errors import PolicyDeniedError
-from dragoman.policy.labels import Declassification, declassify
-from dragoman.policy.object_access import PRE_HOOKS
+from dragoman.policy.labels import Declassification, declassify, with_labels
+from dragoman.policy.merging import drop_signed_thinking
+from dragoman.policy.pipeline import ENDLESS_LABELS, MAX_LABEL_ROUNDS
 from dragoman.policy.plugin import Hook, Violation
-from dragoman.policy.step_run import POST_HOOKS
+from dragoman.policy.step import OutgoingRequest
+from dragoman.policy.step_run import POST_HOOKS, PRE_HOOKS
 from dragoman.tools.calls import error_result
+
+logger = get_logger("dragoman.policy")
 
 _REFUSAL_REASONS = {
     "left_out": "what was to be fetched was left out",
@@ -40,11 +45,6 @@ _REFUSAL_REASONS = {
 
 class PolicyHooks(PolicyState):
     """The checks at the effects of a turn."""
-
-    @property
-    def decision(self) -> RequestDecision:
-        """What decides where a request leaves."""
-        return RequestDecision(self)
 
     def adopt(self, prompt: Message) -> Message:
         """Return the prompt: its labels are taken over when it is judged."""
@@ -333,3 +333,71 @@ class PolicyHooks(PolicyState):
         if len(accepted.tool_uses) != 1:
             self.refuse(Hook.TOOL_PRE_INVOKE, Violation("the call was left out", code="left_out"))
         return accepted.tool_uses[0]
+
+    # -- The decision where a request leaves (`dragoman.attempt.decision`), after all plugins have seen its messages
+
+    @property
+    def can_decide(self) -> bool:
+        """Whether it can keep any request, or any tool of one, back."""
+        security = self.extensions.security
+        return (
+            self.takes_turn_extensions
+            or self.has_data_policies
+            or self.judges_requests
+            or self.pipeline.has_plugins(Hook.TOOL_PRE_INVOKE)
+            or (security is not None and bool(security.objects))
+        )
+
+    def decide(self, request: OutgoingRequest) -> Work[OutgoingRequest]:
+        """Return the request as it may leave. Raises PolicyDeniedError. Source: docs/reference/policy.md#decision."""
+        adapter = request.adapter
+        self.extensions = with_labels(self.extensions, request.labels)
+        if (violation := self.data.check_forwarding(adapter.provider)) is not None:
+            self.refuse(Hook.REQUEST, violation)
+        tools = request.tools
+        if any(tool.RUN_BY_PROVIDER for tool in tools):
+            tools = yield from self._withhold(tools, adapter)
+        yield from self._judge_request(adapter)
+        if len(tools) < len(request.tools):
+            withheld = {tool.name for tool in request.tools} - {tool.name for tool in tools}
+            options = without_choice(request.options, withheld, any_left=bool(tools))
+            request = replace(request, tools=tools, options=options)
+        return replace(request, labels=self.labels)
+
+    def _judge_request(self, adapter: Adapter) -> Work[None]:
+        """Run the plugins of the request until none of them adds a label: each has then seen all labels."""
+        if not self.judges_requests:
+            return
+        request = Message(role=Role.USER, content=(), session_id=self.session_id)
+        for _ in range(MAX_LABEL_ROUNDS):
+            before = self.labels
+            visible = self.extensions_for(lambda: {"llm": self.context.model(adapter)})
+            yield from self.judge(Hook.REQUEST, request, visible, already_seen=True)
+            if self.labels == before:
+                return
+        self.refuse(Hook.REQUEST, Violation(ENDLESS_LABELS, code="labels"))
+
+    def _withhold(self, tools: tuple[ToolDefinition, ...], adapter: Adapter) -> Work[tuple[ToolDefinition, ...]]:
+        """Return the tools without those that the provider may not run."""
+        offered = []
+        for tool in tools:
+            denial = (yield from self._check_offer(tool, adapter)) if tool.RUN_BY_PROVIDER else None
+            if denial is None:
+                offered.append(tool)
+            else:
+                logger.warning("%.80s is not offered to %s: %.80s", tool.name, adapter.model_id, denial.code)
+        return tuple(offered)
+
+    def _check_offer(self, tool: ToolDefinition, adapter: Adapter) -> Work[PolicyDeniedError | None]:
+        """Return why a provider may not run that tool now, or None."""
+        metadata, key = describe(tool, adapter.provider), (tool, adapter.provider, self.labels)
+        try:
+            if (violation := self.data.check_actions(actions_of(metadata))) is not None:
+                self.refuse(Hook.TOOL_PRE_INVOKE, violation)
+            if key not in self.offers:
+                visible = self.extensions_for(lambda: {"mcp": MCPExtension(tool=metadata)})
+                yield from self.judge(Hook.TOOL_PRE_INVOKE, as_call(tool, self.session_id), visible, already_seen=True)
+                self.offers[key] = None
+        except PolicyDeniedError as denial:
+            self.offers[key] = denial
+        return self.offers[key]

@@ -19,8 +19,7 @@ from dragoman.canonical.extensions.message_labels import (
     read_records,
     record_labels,
 )
-from dragoman.canonical.extensions.message_retention import RETENTION, retention_end, stored_retention
-from dragoman.canonical.extensions.security import DataPolicy
+from dragoman.canonical.extensions.security import RETENTION, DataPolicy, retention_end, stored_retention
 from dragoman.canonical.message import Message
 from dragoman.policy.data_policy import check_data_use
 from dragoman.policy.labels import Declassification, labels_of, with_labels, without_labels

@@ -13,7 +13,7 @@ from dragoman.canonical.blocks import TextBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.tools.base import ServerTool
-from dragoman.policy.conversation.tools import settings_of
+from dragoman.policy.conversation.context import settings_of
 
 IsForeign = Callable[[ToolDefinition], bool]
 """Whether a tool was described by somebody else than the program: by a server, or by a client of the program."""

@@ -4,14 +4,19 @@ There is no I/O here: every method that runs plugins is a generator of a pipelin
 carries out. A session without a policy does not load this module.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from operator import attrgetter, is_
 from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
+from dragoman.adapter.errors import RequestError
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.extensions.extensions import Extensions
+from dragoman.canonical.extensions.headers import SENSITIVE_HEADERS, is_sensitive
 from dragoman.canonical.extensions.message_labels import carried_labels
 from dragoman.canonical.extensions.security import SecurityExtension
+from dragoman.canonical.extensions.slots import HttpExtension
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects.work import Work
@@ -20,19 +25,168 @@ from dragoman.policy.conversation.context import (
     PolicyObserver,
     build_extensions,
 )
-from dragoman.policy.conversation.headers import PolicyHeaders
 from dragoman.policy.conversation.labels import ConversationData, LabelLedger, MessageExtensions, check_policies
 from dragoman.policy.conversation.parts import RequestParts
-from dragoman.policy.conversation.seen import SeenMessages
 from dragoman.policy.data_policy import data_policies
-from dragoman.policy.edit import judge_alternatives
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.labels import labels_of, with_labels, without_labels
+from dragoman.policy.merging import judge_alternatives
 from dragoman.policy.pipeline import Pipeline, start_step
 from dragoman.policy.plugin import Hook, Violation
 from dragoman.policy.step import LazyExtensions
 from dragoman.policy.step_run import StepRun
 from dragoman.tools.toolbox import Toolbox
+from dragoman.transport.request_validation import validate_headers
+
+
+class PolicyHeaders:
+    """The headers written for the next request. ``http`` is the slot as the program gave it."""
+
+    def __init__(self, http: HttpExtension | None) -> None:
+        self.given = http
+        self._provider: str | None = None
+        """The provider that the headers were set for; None if it was not known."""
+
+    def begin_request(self, state: Extensions, adapter: Adapter | None) -> Extensions:
+        """Start a new request to this provider with the slot as the program gave it."""
+        self._provider = None if adapter is None else adapter.provider
+        return state if state.http is self.given else self._replace_http(state, self.given)
+
+    def set_provider(self, state: Extensions, adapter: Adapter | None) -> Extensions:
+        """Set the provider of the request. Headers for another provider are dropped, and so are credentials that were
+        written before the provider was known."""
+        known, self._provider = self._provider, None if adapter is None else adapter.provider
+        if known == self._provider:
+            return state
+        if known is not None:
+            return self._replace_http(state, self.given)
+        written = self._plugin_headers(state)
+        if any(map(_is_credential, written)):
+            kept = {name: value for name, value in written.items() if not _is_credential(name)}
+            return self._replace_http(state, HttpExtension(headers={**_headers(self.given), **kept}))
+        return state
+
+    def add_headers(
+        self, state: Extensions, adapter: Adapter, options: AdapterOptions
+    ) -> tuple[AdapterOptions, list[str]]:
+        """Return the options with the headers for this provider, which override the program's, and their names.
+
+        Raises RequestError if a header is invalid, reserved for the transport, or a key of another provider.
+        """
+        if state.http is self.given or self._provider != adapter.provider:
+            return options, []
+        written = self._plugin_headers(state)
+        if not written:
+            return options, []
+        plugin_headers = validate_headers(written)
+        key_header = adapter.endpoint.key_header.lower()
+        for name in plugin_headers:
+            if name != key_header and _is_credential(name):
+                raise RequestError(f"a plugin wrote the header {name}, which holds no key of {adapter.provider}")
+        own = options.headers.get(adapter.provider, {})
+        others = {name: value for name, value in own.items() if name.lower() not in plugin_headers}
+        headers = {**options.headers, adapter.provider: {**others, **plugin_headers}}
+        return replace(options, headers=headers), sorted(plugin_headers)
+
+    def _plugin_headers(self, state: Extensions) -> dict[str, str]:
+        """Return the headers in the slot that the program did not give."""
+        if state.http is self.given:
+            return {}
+        program_headers = {name.lower(): value for name, value in _headers(self.given).items()}
+        return {
+            name: value for name, value in _headers(state.http).items() if program_headers.get(name.lower()) != value
+        }
+
+    def _replace_http(self, state: Extensions, http: HttpExtension | None) -> Extensions:
+        return state if state.http is http or state.http == http else state.model_copy(update={"http": http})
+
+
+def _headers(http: HttpExtension | None) -> Mapping[str, str]:
+    return {} if http is None else http.headers
+
+
+def _is_credential(name: str) -> bool:
+    """Whether the header may hold a credential of any provider."""
+    lowered = name.lower()
+    return lowered in SENSITIVE_HEADERS or (lowered.endswith("key") and is_sensitive(lowered))
+
+
+_id_of = attrgetter("id")
+_ById = dict[str, Message]
+
+
+class SeenMessages:
+    """Messages by their ids, each in the form that was judged: another one with its id has not been seen."""
+
+    def __init__(self) -> None:
+        self.judged: _ById = {}
+        """Messages as they were judged. A long history has no time for a method of its own."""
+        self._by_model: dict[str, _ById] = {}
+        """What each model received or wrote."""
+        self._replacements: dict[str, list[tuple[Message, Message]]] = {}
+        """What is sent in place of messages that are not in the history themselves, such as those with file content:
+        one has several forms if models take different media."""
+        self._just_checked: tuple[str | None, _ById] = (None, {})
+
+    def begin_turn(self, history: Sequence[Message]) -> Sequence[int]:
+        """Return the places of the messages that are not judged. What is not in the history is forgotten."""
+        judged, ids = self.judged, [*map(_id_of, history)]
+        if not judged:
+            return range(len(history))
+        if all(map(is_, map(judged.get, ids), history)):
+            self.judged = dict(zip(ids, history, strict=True))
+            return ()
+        self.judged = {each.id: each for each in history if judged.get(each.id) is each}
+        return [index for index, each in enumerate(history) if self.judged.get(each.id) is not each]
+
+    def is_judged(self, messages: Iterable[Message], *, in_any_form: bool = False) -> bool:
+        """Whether each of the messages was judged: as it is, or ``in_any_form``."""
+        judged = self.judged
+        if in_any_form:
+            return all(each.id in judged for each in messages)
+        return all(judged.get(each.id) is each for each in messages)
+
+    def note_checked(self, model: str | None, messages: Iterable[Message]) -> None:
+        """Record messages that were just checked as input of the next request to this model."""
+        self._just_checked = (model, {each.id: each for each in messages})
+
+    def note_reply(self, model: str, reply: Message) -> None:
+        """Record a message that this model wrote."""
+        self._by_model.setdefault(model, {})[reply.id] = reply
+
+    def note_sent(self, model: str, messages: Sequence[Message]) -> None:
+        """Record all messages of a request."""
+        self._by_model[model] = dict(zip(map(_id_of, messages), messages, strict=True))
+
+    def find_unchecked(self, model: str, messages: Sequence[Message], new: int) -> frozenset[int]:
+        """Return the places of the messages to check before a request, which uses up what `note_checked` recorded.
+        Those from the place ``new`` on are checked for each request.
+        """
+        (checked_model, checked), self._just_checked = self._just_checked, (None, {})
+        known, places = self._by_model.get(model, {}), range(new, len(messages))
+        unchecked = [*places]
+        earlier = messages[:new]
+        if not all(map(is_, map(known.get, map(_id_of, earlier)), earlier)):
+            unchecked += [index for index, each in enumerate(earlier) if known.get(each.id) is not each]
+        if checked_model == model:
+            unchecked = [index for index in unchecked if checked.get(messages[index].id) is not messages[index]]
+        return frozenset(unchecked)
+
+    def replacement(self, message: Message) -> Message | None:
+        """Return what is sent in place of the message, if it was replaced."""
+        forms = self._replacements.get(message.id, ())
+        return next((sent for given, sent in forms if given is message), None)
+
+    def replace(self, message: Message, replacement: Message) -> None:
+        forms = [form for form in self._replacements.get(message.id, ()) if form[0] is not message]
+        self._replacements[message.id] = [*forms, (message, replacement)]
+
+    def visible(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return the messages with their replacements; the same object if none has one."""
+        if not self._replacements:
+            return messages
+        return [self.replacement(message) or message for message in messages]
+
 
 _CARRIED = ("delegation", "custom")
 """Slots whose changes by plugins are visible to later steps. Labels are carried too; changes to http last for one
@@ -119,14 +273,15 @@ class PolicyState:
         """Return the turn: what the program says of it holds until it ends. Raises ConfigurationError."""
         _has_data_policies(extensions)
         self.takes_turn_extensions = True
-        return self._until_end(turn, extensions)
 
-    def _until_end(self, turn: Generator[Any, Any, None], extensions: Extensions) -> Generator[Any, Any, None]:
-        try:
-            yield from turn
-        finally:
-            if self._of_turn is extensions:  # no other turn has begun
-                self.begin_turn(None)
+        def until_end() -> Generator[Any, Any, None]:
+            try:
+                yield from turn
+            finally:
+                if self._of_turn is extensions:  # no other turn has begun
+                    self.begin_turn(None)
+
+        return until_end()
 
     @property
     def labels(self) -> frozenset[str]:
@@ -190,17 +345,17 @@ class PolicyState:
             slot_names = (*_CARRIED, "http") if writes_headers else _CARRIED
             if changed.http != before.http and not writes_headers:
                 self.refuse(Hook(step_run.source.hook), _HEADERS)
-            self._carry_slots(before, changed, slot_names, step_run.first.message.id if old else None)
+            carried = {name: getattr(changed, name) for name in slot_names}
+            changes = {name: value for name, value in carried.items() if value != getattr(before, name)}
+            state = self.extensions.model_copy(update=changes) if changes else self.extensions
+            old_id = step_run.first.message.id if old else None
+            new_labels = self._ledger.new_labels(labels_of(before), labels_of(changed), old_id)
+            self.extensions = with_labels(state, new_labels)
         return judged
 
     def extensions_for(self, slots: Callable[..., Mapping[str, Any]], *facts: Any) -> LazyExtensions:
         """Return the extensions of a step; ``slots`` and its arguments give those that differ from step to step."""
         return LazyExtensions(build_extensions, self.extensions, self.context.agent, slots, facts)
-
-    def _carry_slots(self, before: Extensions, after: Extensions, names: Iterable[str], old: str | None) -> None:
-        changes = {name: getattr(after, name) for name in names if getattr(after, name) != getattr(before, name)}
-        state = self.extensions.model_copy(update=changes) if changes else self.extensions
-        self.extensions = with_labels(state, self._ledger.new_labels(labels_of(before), labels_of(after), old))
 
     def refuse(self, hook: Hook, violation: Violation) -> None:
         error = PolicyDeniedError(hook, violation.plugin or "the pipeline", violation.code, violation.reason)

@@ -78,7 +78,12 @@ def secrets(confidence: Literal["low", "medium", "high"] = "medium") -> Finder:
 
     def find(text: str) -> Iterator[Finding]:
         data = text.encode()
-        offset = _character_offsets(text, data)
+        is_ascii = len(text) == len(data)
+
+        def offset(position: int) -> int:
+            """Return the number of characters in that many bytes."""
+            return position if is_ascii else len(data[:position].decode(errors="ignore"))
+
         for found in scanner.scan(data):
             start, end = found.location["start_offset"], found.location["end_offset"]
             if data[start:end] != found.secret.encode():
@@ -98,13 +103,6 @@ _URL_PASSWORD = re.compile(r"(?<=://)[^\s/:@]{0,256}:([^\s/@]{1,256})@")
 def _scanner(confidence: Any) -> Any:
     kingfisher = _import_library("kingfisher_sdk", "kingfisher-secret-scanner")
     return kingfisher.Scanner(kingfisher.Rules(confidence=confidence), base64=False)
-
-
-def _character_offsets(text: str, data: bytes) -> Callable[[int], int]:
-    """Return a function from byte offsets to character offsets."""
-    if len(text) == len(data):
-        return lambda position: position
-    return lambda position: len(data[:position].decode(errors="ignore"))
 
 
 def personal_data(kinds: Iterable[str] = PERSONAL_KINDS, *, locales: Iterable[str] = ()) -> Finder:

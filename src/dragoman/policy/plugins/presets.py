@@ -14,9 +14,9 @@ from typing import Any
 from dragoman.canonical.log import one_line
 from dragoman.canonical.message_view.view import MessageView
 from dragoman.policy.plugin import Plugin
+from dragoman.policy.plugins.access import AllowUris
 from dragoman.policy.plugins.confirmation import Confirmation
-from dragoman.policy.plugins.untrusted import UNTRUSTED, UntrustedData
-from dragoman.policy.plugins.uris import AllowUris
+from dragoman.policy.plugins.labels import UNTRUSTED, UntrustedData
 
 _MAX_SHOWN = 300
 

@@ -31,8 +31,8 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.message import read_message
+from dragoman.canonical.message_view.kinds import is_native_tool
 from dragoman.canonical.message_view.parts import UnknownPartError
-from dragoman.canonical.native_tools import is_native_tool
 from dragoman.policy.labels import with_labels
 from dragoman.policy.plugin import Hook, Mode, Plugin, PluginResult
 from dragoman.policy.plugins.finding import Find, findings, personal_data, secrets
@@ -71,16 +71,12 @@ def rewrite_json(value: Any, change: Change) -> Any:
         case _:
             rewritten: dict[str, Any] = {}
             for key, item in value.items():
-                rewritten[_unique_key(change(key), rewritten)] = rewrite_json(item, change)
+                new_key, number = change(key), 2
+                name = new_key
+                while name in rewritten:  # two keys may become equal, and no entry may be lost
+                    name, number = f"{new_key} {number}", number + 1
+                rewritten[name] = rewrite_json(item, change)
             return rewritten
-
-
-def _unique_key(key: str, taken: dict[str, Any]) -> str:
-    """Return a key that is not taken: two keys may become equal, and no entry may be lost."""
-    name, number = key, 2
-    while name in taken:
-        name, number = f"{key} {number}", number + 1
-    return name
 
 
 _ONLY_TEXT = {"thinking": "text", "audio": "transcript"}
@@ -225,7 +221,14 @@ class Redaction(Plugin):
             raise ConfigurationError(
                 "the key of a redaction must be non-empty bytes: otherwise anyone can guess the values"
             )
-        self._finders: tuple[Find, ...] = (secrets(), personal_data()) if finders is None else _as_finders(finders)
+        if finders is None:
+            finders = (secrets(), personal_data())
+        self._finders: tuple[Find, ...] = (finders,) if callable(finders) else tuple(finders)
+        for finder in self._finders:
+            if not callable(finder):
+                raise ConfigurationError(
+                    f"a finder must be a function from a text to findings, not a {type(finder).__name__}"
+                )
         self._key = key
         self._keep = frozenset((keep,) if isinstance(keep, str) else keep)
         self._label = label
@@ -239,7 +242,10 @@ class Redaction(Plugin):
         for found in findings(text, self._finders):
             value = text[found.start : found.end]
             if value not in self._keep and not _PLACEHOLDER.fullmatch(value):
-                pieces += [text[position : found.start], self._placeholder(found.kind, value)]
+                word = found.kind
+                if self._key is not None:
+                    word += f" {hmac.new(self._key, value.encode(), sha256).hexdigest()[:_DIGITS]}"
+                pieces += [text[position : found.start], f"[{word}]"]
                 position = found.end
         return "".join([*pieces, text[position:]]) if pieces else text
 
@@ -250,19 +256,3 @@ class Redaction(Plugin):
             return None
         labelled = None if self._label is None else with_labels(step.extensions, {self._label})
         return PluginResult(message=message.model_copy(update={"content": content}), extensions=labelled)
-
-    def _placeholder(self, kind: str, value: str) -> str:
-        if self._key is None:
-            return f"[{kind}]"
-        return f"[{kind} {hmac.new(self._key, value.encode(), sha256).hexdigest()[:_DIGITS]}]"
-
-
-def _as_finders(finders: Iterable[Find]) -> tuple[Find, ...]:
-    """Return a tuple of finders; a single finder is accepted."""
-    found = (finders,) if callable(finders) else tuple(finders)
-    for finder in found:
-        if not callable(finder):
-            raise ConfigurationError(
-                f"a finder must be a function from a text to findings, not a {type(finder).__name__}"
-            )
-    return found

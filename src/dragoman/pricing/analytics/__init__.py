@@ -1,6 +1,5 @@
 """The cost of many usages at once, in SQL."""
 
-from dragoman.pricing.analytics.replies import Replies
-from dragoman.pricing.analytics.usages import Usages
+from dragoman.pricing.analytics.usages import Replies, Usages
 
 __all__ = ["Replies", "Usages"]

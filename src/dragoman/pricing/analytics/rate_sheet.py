@@ -13,8 +13,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from dragoman.canonical.usage import TokenUsage
-from dragoman.pricing.billing import apply_quote
-from dragoman.pricing.quote import EXACT, NO_QUOTE, PricedModel, Quote
+from dragoman.pricing.quote import EXACT, NO_QUOTE, PricedModel, Quote, apply_quote
 from dragoman.pricing.rows import VARIANTS
 from dragoman.pricing.table import PriceTable
 

@@ -35,7 +35,7 @@ class NoPolicy:
         self.labels = labels
 
     def __call__(self, turn: Turn) -> Turn:
-        return intercept(turn, self._handle) if self.labels or len(self._toolbox) else turn
+        return intercept(turn, self._handle) if self.labels or self._toolbox.definitions else turn
 
     def adopt(self, prompt: Message) -> Message:
         """Take over the labels of a prompt. Raises ConfigurationError if nothing reads them."""

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.extensions.message_labels import with_message_labels
-from dragoman.canonical.extensions.message_retention import RETENTION
+from dragoman.canonical.extensions.security import RETENTION
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message
 from dragoman.effects.outcomes import Broken, Failed

@@ -87,6 +87,8 @@ class Telemetry:
         self._replies = 0
         self._abandoned = 0
         self._last_reply: Message | None = None
+        self._called_tools, self._searched = False, 0
+        """Whether a message of the history has a call, and how many were searched."""
 
     def __call__(self, turn: Turn) -> Turn:
         started_at, mark = self._clock(), self._history.mark()
@@ -147,9 +149,8 @@ class Telemetry:
     def _handle(self, effect: Effect) -> Generator[Effect, Any, Any]:
         match effect:
             case Admit() if effect.opens_turn:
-                self._turn_started = self._emit(
-                    partial(TurnStarted.of, next(iter(effect.prompt), None), tuple(self._history.messages))
-                )
+                prompt, called = next(iter(effect.prompt), None), self._has_called_tools()
+                self._turn_started = self._emit(partial(TurnStarted.of, prompt, has_tool_calls_in_history=called))
                 return (yield effect)
             case Choose():
                 route: Route | None = yield effect
@@ -167,6 +168,14 @@ class Telemetry:
                 return kept
             case _:
                 return (yield effect)
+
+    def _has_called_tools(self) -> bool:
+        """Whether a model called a tool earlier. The list of messages only grows, so each is looked at once."""
+        messages = self._history.messages
+        if not self._called_tools:
+            self._called_tools = any(message.tool_uses for message in messages[self._searched :])
+            self._searched = len(messages)
+        return self._called_tools
 
     def _report_attempt(self, send: Send) -> Generator[Effect, Any, SendOutcome]:
         self._emit(partial(self._attempt_payload, send), attachment=send.messages)
@@ -243,16 +252,16 @@ class Telemetry:
 
     def _turn_totals(self, billed: Sequence[Message], span: timedelta, failed: StopReason | None) -> Payload:
         replies = [message for message in billed if message.role is Role.ASSISTANT or message.metadata.summary_of]
-        total, usage = cost.total_cost(billed), cost.total_usage(billed)
-        counted = bool(replies) and all(reply.usage is not None for reply in replies)
+        usages = [message.metadata.usage for message in billed if message.metadata.usage is not None]
+        total, counted = cost.total_cost(billed), bool(replies) and all(reply.usage is not None for reply in replies)
         known = total.status in (CostStatus.PRICED, CostStatus.FREE)
         last = None if self._last_reply is None else self._last_reply.metadata
         return TurnCompleted(
             stop_reason=failed or (None if last is None else last.stop_reason),
             llm_call_count=self._replies,
             tool_call_count=self._calls,
-            total_input_tokens=usage.prompt_tokens if counted else None,
-            total_output_tokens=usage.output_tokens if counted else None,
+            total_input_tokens=sum(usage.prompt_tokens for usage in usages) if counted else None,
+            total_output_tokens=sum(usage.output_tokens for usage in usages) if counted else None,
             total_cost_usd=total.usd if known else None,
             wall_time_seconds=max(span.total_seconds(), 0.0),
             user_id=None if last is None else last.user_id,

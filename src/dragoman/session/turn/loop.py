@@ -186,7 +186,7 @@ def _first_reply(
     name a fallback. The cost of a reply with a fault is counted."""
     requests, failures = plan.requests, []
     while True:
-        held = _HeldReply(route, plan.is_valid) if route.may_reject else None
+        held = _HeldReply(route, plan.is_valid) if route.has_fallbacks and route.may_reject else None
         try:
             reply = yield from _request_with_retries(requests, route, history, new_messages, held)
             fault = None if held is None else held.judge(reply)
@@ -297,7 +297,7 @@ class _HeldReply:
 
 def _pauses(reply: Message) -> bool:
     """Whether the provider paused its reply, and goes on with it if it is sent back as it came."""
-    return reply.stop_reason is StopReason.PAUSE and reply.metadata.status is MessageStatus.COMPLETE
+    return reply.metadata.stop_reason is StopReason.PAUSE and reply.metadata.status is MessageStatus.COMPLETE
 
 
 def _without_forced_choice(options: AdapterOptions) -> AdapterOptions:

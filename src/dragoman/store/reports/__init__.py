@@ -1,9 +1,9 @@
 """Reports over stored replies: reads what they cost, as messages without their content."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Table, false, literal, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, false, literal, or_, select, tuple_
 
 from dragoman.canonical.message import Message
 from dragoman.store.columns import encode_text, to_micros
@@ -31,12 +31,23 @@ def iter_billed_replies(
     """Billed replies in the order of sessions, messages before attempts. Copies in a fork were billed to its first
     session, and are left out. ``content``: includes the content.
     """
+    skipped = _SKIPPED_COLUMNS if content else _SKIPPED_COLUMNS | {"content_json"}
     for table in (messages, attempts):
-        last: tuple[str, int] | None = None
-        while rows := read(_page(table, filters, last, content)):
+        columns = table.c
+        query = select(*(column for column in columns if column.name not in skipped))
+        query = query.where(*billed_conditions(table, filters)).order_by(columns.session_id, columns.seq)
+        if not content:
+            query = query.add_columns(literal("[]").label("content_json"))
+        page = query.limit(_PAGE_SIZE)
+        while rows := read(all_rows(page)):
             for row in rows:
-                yield BilledReply(message_from_row(row), row["seq"], table is attempts)
-            last = rows[-1]["session_id"], rows[-1]["seq"]
+                yield BilledReply(message_from_row(row._mapping), row.seq, table is attempts)
+            page = query.limit(_PAGE_SIZE).where(tuple_(columns.session_id, columns.seq) > (row.session_id, row.seq))
+
+
+def all_rows(query: Select[Any]) -> Callable[[Connection], Sequence[Row[Any]]]:
+    """Return the transaction that reads all rows of a query."""
+    return lambda connection: connection.execute(query).all()
 
 
 def billed_conditions(table: Table, filters: BillingFilters) -> Iterator[ColumnElement[bool]]:
@@ -53,19 +64,3 @@ def billed_conditions(table: Table, filters: BillingFilters) -> Iterator[ColumnE
             yield table.c.created_at < to_micros(value)
         else:
             yield table.c[name] == encode_text(value)
-
-
-def _page(
-    table: Table, filters: BillingFilters, after: tuple[str, int] | None, content: bool
-) -> Callable[[Connection], list[RowMapping]]:
-    columns = table.c
-    skipped = _SKIPPED_COLUMNS if content else _SKIPPED_COLUMNS | {"content_json"}
-    query = select(*(column for column in columns if column.name not in skipped)).where(
-        *billed_conditions(table, filters)
-    )
-    if not content:
-        query = query.add_columns(literal("[]").label("content_json"))
-    if after is not None:
-        query = query.where(tuple_(columns.session_id, columns.seq) > after)
-    query = query.order_by(columns.session_id, columns.seq).limit(_PAGE_SIZE)
-    return lambda connection: list(connection.execute(query).mappings())

@@ -18,9 +18,8 @@ from sqlalchemy.exc import ArgumentError
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.pricing.analytics.rate_sheet import COUNTS
-from dragoman.pricing.analytics.replies import DECIMAL, PLACES, RecordedReplies
 from dragoman.pricing.analytics.usage_columns import between_condition, connect, quote_identifier, quote_literal
-from dragoman.pricing.analytics.usages import as_request_error
+from dragoman.pricing.analytics.usages import DECIMAL, PLACES, RecordedReplies, as_request_error
 from dragoman.store.errors import StoreError, StoreVersionError
 from dragoman.store.reports.export import COLUMNS
 from dragoman.store.schema import HEAD, VERSION_TABLE

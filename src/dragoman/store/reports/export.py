@@ -22,12 +22,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
-from sqlalchemy import ColumnElement, Connection, Table, func, select
+from sqlalchemy import ColumnElement, func, select
 
 from dragoman.adapter import wirejson
 from dragoman.pricing.analytics.rate_sheet import COUNTS, DAY, MONDAY
-from dragoman.pricing.analytics.replies import DECIMAL, PART_NAME, PLACES, day_of, day_path
 from dragoman.pricing.analytics.usage_columns import connect, quote_identifier, quote_literal
+from dragoman.pricing.analytics.usages import DECIMAL, PART_NAME, PLACES, day_of, day_path
 from dragoman.pricing.quote import EXACT
 from dragoman.store.columns import to_micros, wrong_class
 from dragoman.store.errors import StoreError
@@ -36,6 +36,7 @@ from dragoman.store.reports import (
     BilledReply,
     BillingFilters,
     ReadTransaction,
+    all_rows,
     billed_conditions,
     iter_billed_replies,
 )
@@ -150,28 +151,21 @@ def _day_digests(read: ReadTransaction, filters: BillingFilters, text: bool) -> 
     """
     parts_by_day: dict[date, list[Any]] = {}
     for table in (messages, attempts):
-        for ordinal, *sums in read(_checksum_query(table, filters)):
+        offset = table.c.created_at - MONDAY
+        of_day: ColumnElement[int] = offset // DAY
+        summed = (offset, table.c.seq, table.c.input_tokens, table.c.output_tokens, table.c.latency_ms)
+        sums_of_days = (
+            select(of_day, func.count(), func.min(table.c.id), func.max(table.c.id))
+            .add_columns(*(func.sum(column % _PRIME) for column in summed))
+            .where(*billed_conditions(table, filters))
+            .group_by(of_day)
+        )
+        for ordinal, *sums in read(all_rows(sums_of_days)):
             parts_by_day.setdefault(date.fromordinal(ordinal + 1), []).append([table.name, *map(str, sums)])
     return {
         day: blake2b(json.dumps([_FORMAT, text, *parts]).encode(), digest_size=16).hexdigest()
         for day, parts in parts_by_day.items()
     }
-
-
-def _checksum_query(table: Table, filters: BillingFilters) -> Any:
-    offset = table.c.created_at - MONDAY
-    day: ColumnElement[int] = offset // DAY
-    summed = (offset, table.c.seq, table.c.input_tokens, table.c.output_tokens, table.c.latency_ms)
-    query = (
-        select(day, func.count(), func.min(table.c.id), func.max(table.c.id), *(func.sum(c % _PRIME) for c in summed))
-        .where(*billed_conditions(table, filters))
-        .group_by(day)
-    )
-
-    def work(connection: Connection) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in connection.execute(query)]
-
-    return work
 
 
 def _read_notes(connection: "DuckDBPyConnection", folder: Path) -> Iterator[tuple[date, str]]:

@@ -16,16 +16,15 @@
 import base64
 import struct
 import textwrap
-import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import MalformedReplyError
-from dragoman.testing.event_bytes import Framing, detect_framing, split_events
+from dragoman.testing.event_bytes import Framing, build_aws_message, detect_framing, split_events
 
 LINE_SEPARATOR = " ⏎ "
-_CRLF = {"line_end": "crlf"}
 _STRING = 7
 """AWS's type number for a string header."""
 
@@ -42,11 +41,22 @@ def encode_body(body: bytes) -> dict[str, Any]:
         return {"json": wirejson.loads(text)}
     except MalformedReplyError:
         pass
-    for fields in _line_forms(text):
-        if decode_body(fields) == body:
-            return fields
-    events = [piece.decode() for piece in _split_text_events(body)]
-    return {"stream": events} if len(events) > 1 else {"text": text}
+    plain, fields = text.replace("\r\n", "\n"), {}
+    if plain.endswith("\n\n"):
+        events = plain.removesuffix("\n\n").split("\n\n")
+        fields = {"events": "".join(event.replace("\n", LINE_SEPARATOR) + "\n" for event in events)}
+    elif plain.endswith("\n") and plain.startswith("{"):
+        fields = {"lines": plain}
+    if fields and "\r\n" in text:
+        fields = {"line_end": "crlf", **fields}
+    if fields and decode_body(fields) == body:
+        return fields
+    if any(end in body for end in (b"\n\n", b"\r\n\r\n", b"\r\r")):
+        with suppress(UnicodeDecodeError):  # of messages that are not lines
+            pieces = [piece.decode() for piece in split_events(body)]
+            if len(pieces) > 1:
+                return {"stream": pieces}
+    return {"text": text}
 
 
 def decode_body(fields: Mapping[str, Any]) -> bytes:
@@ -68,29 +78,6 @@ def decode_body(fields: Mapping[str, Any]) -> bytes:
         return "".join(fields["stream"]).encode()
     rest: str = fields.get("text", "")
     return rest.encode()
-
-
-def _line_forms(text: str) -> list[dict[str, Any]]:
-    """Return candidate forms with one event per line. The caller takes the first that decodes to the same bytes."""
-    ends = _CRLF if "\r\n" in text else {}
-    plain = text.replace("\r\n", "\n")
-    if plain.endswith("\n\n"):
-        events = plain.removesuffix("\n\n").split("\n\n")
-        return [{**ends, "events": "".join(event.replace("\n", LINE_SEPARATOR) + "\n" for event in events)}]
-    if plain.endswith("\n") and plain.startswith("{"):
-        return [{**ends, "lines": plain}]
-    return []
-
-
-def _split_text_events(body: bytes) -> list[bytes]:
-    """Split a stream with other line ends into events, or return the whole body as one piece."""
-    pieces = split_events(body) if b"\n\n" in body or b"\r\n\r\n" in body or b"\r\r" in body else [body]
-    try:
-        for piece in pieces:
-            piece.decode()
-    except UnicodeDecodeError:
-        return [body]
-    return pieces
 
 
 def _binary_fields(body: bytes) -> dict[str, Any]:
@@ -127,6 +114,4 @@ def _build_aws_message(line: str) -> bytes:
         name, _, value = named.partition("=")
         headers += struct.pack(">B", len(name.encode())) + name.encode()
         headers += struct.pack(">BH", _STRING, len(value.encode())) + value.encode()
-    prelude = struct.pack(">II", 12 + len(headers) + len(payload.encode()) + 4, len(headers))
-    message = prelude + struct.pack(">I", zlib.crc32(prelude)) + headers + payload.encode()
-    return message + struct.pack(">I", zlib.crc32(message))
+    return build_aws_message(headers, payload.encode())

@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from dragoman.adapter.contract import Adapter, AdapterOptions
+from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import ConfigurationError, DragomanError, ProviderError
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.message import Message
-from dragoman.testing.cassettes.exchange import Exchange
-from dragoman.testing.cassettes.file import Recording, adapter_version, loads
+from dragoman.testing.cassettes.exchange import Exchange, request_target
+from dragoman.testing.cassettes.file import Recording, adapter_version, loads, read_reply
 from dragoman.testing.cassettes.leaks import find_leaks
 from dragoman.testing.cassettes.secrets import Scanner
-from dragoman.testing.cassettes.summary import read_reply
-from dragoman.testing.cassettes.wires import request_target
 
 STALE_DAYS = 180
 VERSION_HEADERS = ("anthropic-version",)
@@ -40,17 +38,12 @@ def check(path: Path, today: datetime.date, days: int = STALE_DAYS) -> list[Issu
         recording = loads(path.read_text(encoding="utf-8"))
     except (ConfigurationError, UnicodeDecodeError) as error:
         return [Issue("unreadable", str(error))]
-    scanner = Scanner()
-    found = [
-        Issue("secret", str(leak))
-        for n, each in enumerate(recording.exchanges, 1)
-        for leak in find_leaks(each, scanner, n)
-    ]
-    return [
-        *found,
-        *_reply_issues(recording),
-        *(Issue("stale", text) for text in find_staleness(recording, today, days)),
-    ]
+    found = [Issue("secret", str(leak)) for leak in find_leaks(recording.exchanges, Scanner())]
+    for number, exchange in enumerate(recording.exchanges, 1):
+        reply = read_reply(exchange) if exchange.response.status < 400 else None
+        if isinstance(reply, ProviderError):
+            found.append(Issue("reply", f"exchange {number}: {type(reply).__name__}: {reply.message}"))
+    return [*found, *(Issue("stale", text) for text in find_staleness(recording, today, days))]
 
 
 def find_staleness(recording: Recording, today: datetime.date, days: int = STALE_DAYS) -> Iterator[str]:
@@ -66,29 +59,18 @@ def find_staleness(recording: Recording, today: datetime.date, days: int = STALE
 
 
 def _api_versions(exchange: Exchange) -> Iterator[str]:
+    """Yield how the version headers of a request differ from those that its adapter writes now."""
     reader = request_target(exchange.request).reader
     recorded = {name: exchange.request.headers[name] for name in VERSION_HEADERS if name in exchange.request.headers}
-    if reader and recorded:
-        for name, current in _current_headers(reader).items():
-            if name in recorded and recorded[name] != current:
-                yield f"recorded with {name} {recorded[name]}, but {current} is sent now"
-
-
-def _current_headers(provider: str) -> dict[str, str]:
+    if not (reader and recorded):
+        return
     try:
-        adapter: Adapter = get_adapter(f"{provider}:any")
-        headers = adapter.to_wire([Message.user("x")], [], AdapterOptions()).headers
+        written = get_adapter(f"{reader}:any").to_wire([Message.user("x")], [], AdapterOptions())
     except DragomanError:
-        return {}
-    return {name.lower(): value for name, value in headers.items() if name.lower() in VERSION_HEADERS}
-
-
-def _reply_issues(recording: Recording) -> Iterator[Issue]:
-    """Yield the replies with a success status that the adapter cannot decode."""
-    for number, exchange in enumerate(recording.exchanges, 1):
-        found = read_reply(exchange) if exchange.response.status < 400 else None
-        if isinstance(found, ProviderError):
-            yield Issue("reply", f"exchange {number}: {type(found).__name__}: {found.message}")
+        return
+    for name, current in written.headers.items():
+        if recorded.get(name.lower(), current) != current:
+            yield f"recorded with {name.lower()} {recorded[name.lower()]}, but {current} is sent now"
 
 
 def _minor_version(version: str) -> list[str]:

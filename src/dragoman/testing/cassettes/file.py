@@ -30,21 +30,38 @@ streams differently.
 
 import datetime
 import importlib.metadata
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from dragoman.adapter.errors import ConfigurationError, MissingExtraError, RequestError
+from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.errors import (
+    MALFORMED_ERRORS,
+    ConfigurationError,
+    DragomanError,
+    MissingExtraError,
+    ProviderError,
+    RequestError,
+)
 from dragoman.adapter.registry import GROUP
-from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
+from dragoman.adapter.wire import WireResponse
+from dragoman.canonical.blocks import ProviderBlock, TextBlock, ThinkingBlock, ToolUseBlock
+from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
+from dragoman.canonical.message import Message
 from dragoman.testing.cassettes.body import decode_body, encode_body
-from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest, RecordedResponse
+from dragoman.testing.cassettes.exchange import (
+    Exchange,
+    RecordedRequest,
+    RecordedResponse,
+    cached_adapter,
+    request_target,
+)
 from dragoman.testing.cassettes.leaks import find_leaks
 from dragoman.testing.cassettes.secrets import Scanner, SecretFoundError
-from dragoman.testing.cassettes.summary import describe_reply
-from dragoman.testing.cassettes.wires import request_target
 
 try:
     import yaml
@@ -108,15 +125,27 @@ def new_recording(exchanges: Sequence[Exchange], *, server: str, recorded: datet
 def dumps(recording: Recording, scanner: Scanner | None = None) -> str:
     """Return the file's text. Raises SecretFoundError if anything in it looks like a secret."""
     scanner = scanner or Scanner()
-    found = [
-        each
-        for n, exchange in enumerate(recording.exchanges)
-        for each in find_leaks(_strip_headers(exchange), scanner, n + 1)
+    exchanges = [
+        Exchange(
+            replace(each.request, headers=keep_headers(each.request.headers, REQUEST_HEADERS)),
+            replace(each.response, headers=keep_headers(each.response.headers, RESPONSE_HEADERS)),
+        )
+        for each in recording.exchanges
     ]
-    found += scanner.scan_text(recording.server, "server")
-    if found:
+    if found := find_leaks(exchanges, scanner) + scanner.scan_text(recording.server, "server"):
         raise SecretFoundError(found)
-    text = _to_yaml(recording)
+    noted = {
+        "server": recording.server,
+        "recorded": recording.recorded,
+        "written_by": recording.written_by,
+        "adapters": dict(recording.adapters) or None,
+    }
+    data: dict[str, Any] = {
+        "format": FORMAT,
+        **{name: value for name, value in noted.items() if value is not None},
+        "exchanges": [_dump_exchange(exchange) for exchange in exchanges],
+    }
+    text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
     if found := scanner.scan_text(text, "the file"):
         text = ""  # a traceback may show the variables of this frame
         raise SecretFoundError(found)
@@ -136,7 +165,13 @@ def loads(text: str) -> Recording:
         data = yaml.load(text, Loader=_LOADER)
         if data["format"] not in READABLE:
             raise ConfigurationError(f"this is not a cassette of a format up to {FORMAT}")
-        exchanges = [_parse_exchange(item["request"], item["response"]) for item in data["exchanges"]]
+        exchanges = []
+        for item in data["exchanges"]:
+            sent, answered = item["request"], item["response"]
+            provider, kept = sent.get("provider"), sent.get("headers", {})
+            request = RecordedRequest(sent["method"], sent["path"], decode_body(sent), kept, provider)
+            response = RecordedResponse(answered["status"], decode_body(answered), answered.get("headers", {}))
+            exchanges.append(Exchange(request, response))
         recorded = data.get("recorded")
         if not isinstance(recorded, datetime.date | None):
             raise ConfigurationError("this is not a cassette: `recorded` is not a date")
@@ -159,37 +194,8 @@ def adapter_version(provider: str) -> str | None:
     return None
 
 
-def _parse_exchange(request: Mapping[str, Any], response: Mapping[str, Any]) -> Exchange:
-    recorded_request = RecordedRequest(
-        request["method"], request["path"], decode_body(request), request.get("headers", {}), request.get("provider")
-    )
-    return Exchange(
-        recorded_request, RecordedResponse(response["status"], decode_body(response), response.get("headers", {}))
-    )
-
-
-def _to_yaml(recording: Recording) -> str:
-    noted = {
-        "server": recording.server,
-        "recorded": recording.recorded,
-        "written_by": recording.written_by,
-        "adapters": dict(recording.adapters) or None,
-    }
-    return yaml.dump(
-        {
-            "format": FORMAT,
-            **{name: value for name, value in noted.items() if value is not None},
-            "exchanges": [_dump_exchange(exchange) for exchange in recording.exchanges],
-        },
-        Dumper=_Dumper,
-        sort_keys=False,
-        allow_unicode=True,
-        width=120,
-    )
-
-
 def _dump_exchange(exchange: Exchange) -> dict[str, Any]:
-    request, response = _strip_headers(exchange).request, _strip_headers(exchange).response
+    request, response = exchange.request, exchange.response
     reply = describe_reply(exchange)
     return {
         "request": {
@@ -208,22 +214,8 @@ def _dump_exchange(exchange: Exchange) -> dict[str, Any]:
     }
 
 
-def _strip_headers(exchange: Exchange) -> Exchange:
-    """Return the exchange with allow-listed headers only."""
-    request, response = exchange.request, exchange.response
-    return Exchange(
-        RecordedRequest(
-            request.method,
-            request.path,
-            request.body,
-            _filter_headers(request.headers, REQUEST_HEADERS),
-            request.provider,
-        ),
-        RecordedResponse(response.status, response.body, _filter_headers(response.headers, RESPONSE_HEADERS)),
-    )
-
-
-def _filter_headers(headers: Mapping[str, str], allowed: frozenset[str]) -> dict[str, str]:
+def keep_headers(headers: Mapping[str, str], allowed: frozenset[str]) -> dict[str, str]:
+    """Return the headers that a cassette keeps, with names in lower case."""
     return dict(sorted((name.lower(), value) for name, value in headers.items() if name.lower() in allowed))
 
 
@@ -251,9 +243,70 @@ class _Dumper(yaml.SafeDumper):
         super().increase_indent(flow, False)
 
 
-def _represent_text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in value else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+_Dumper.add_representer(
+    str,
+    lambda dumper, value: dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None),
+)
 
 
-_Dumper.add_representer(str, _represent_text)
+_UNREADABLE_OPERATIONS = frozenset({"count_tokens", "input_tokens", "countTokens"})
+
+
+def read_reply(exchange: Exchange) -> Message | ProviderError | None:
+    """Return the reply or the typed error that the provider's adapter decodes, or None if there is no such adapter."""
+    wire = request_target(exchange.request)
+    if wire.reader is None or wire.operation in _UNREADABLE_OPERATIONS:
+        return None
+    logger = logging.getLogger("dragoman")
+    silent, logger.disabled = logger.disabled, True
+    try:
+        adapter, response = cached_adapter(wire.reader, wire.model or "any"), exchange.response
+        context = RequestContext(model=str(adapter.model_id))
+        whole = response.headers.get("content-type", "").startswith("application/json") or response.status >= 400
+        if whole or (response.body[:1] in (b"", b"{") and b"\n{" not in response.body):
+            return adapter.from_wire_response(WireResponse(response.status, response.body, response.headers), context)
+        *_, last = adapter.iter_stream([response.body], context)
+        if isinstance(last, ErrorEvent):
+            return last.error if isinstance(last.error, ProviderError) else ProviderError(str(last.error))
+        assert isinstance(last, MessageComplete)
+        return last.message
+    except ProviderError as error:
+        return error
+    except DragomanError:
+        return None
+    finally:
+        logger.disabled = silent
+
+
+def describe_reply(exchange: Exchange) -> str | None:
+    """Return a summary of a reply in a few lines, or None if no adapter reads it."""
+    found = read_reply(exchange)
+    if found is None:
+        return None
+    lines: list[str] = []
+    if isinstance(found, Message):
+        lines += _message_lines(found)
+    else:
+        lines.append(f"[{type(found).__name__}] {found.message}")
+        if isinstance(found.partial, Message) and found.partial.content:
+            lines += ["[before it]", *_message_lines(found.partial)]
+    return "\n".join(lines) + "\n"
+
+
+def _message_lines(message: Message) -> Iterator[str]:
+    for block in message.content:
+        match block:
+            case TextBlock():
+                yield block.text
+            case ThinkingBlock():
+                yield f"[thinking] {block.text}" if block.text else "[thinking, signed and not shown]"
+            case ToolUseBlock():
+                yield f"[calls {block.name}] {json.dumps(block.input, ensure_ascii=False)}"
+            case ProviderBlock():
+                yield f"[{block.kind}]"
+            case _:
+                yield f"[{block.type}]"
+    facts = [str(message.metadata.stop_reason or "no stop reason")]
+    if usage := message.metadata.usage:
+        facts.append(f"{usage.prompt_tokens} tokens in, {usage.output_tokens} out")
+    yield f"({'; '.join(facts)})"

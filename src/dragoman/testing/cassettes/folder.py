@@ -3,23 +3,23 @@
 import re
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.private_files import create_private_folder, open_private
 from dragoman.testing.cassettes.exchange import Exchange, RecordedResponse
-from dragoman.testing.cassettes.file import RESPONSE_HEADERS, dumps, loads, new_recording
+from dragoman.testing.cassettes.file import dumps, loads, new_recording
 from dragoman.testing.cassettes.labels import Labels
+from dragoman.testing.cassettes.leaks import scrub_recording
 from dragoman.testing.cassettes.replay import Cassette
-from dragoman.testing.cassettes.scrub import scrub_recording
-from dragoman.testing.cassettes.secrets import Scanner, known_values
+from dragoman.testing.cassettes.secrets import Scanner, credentials_of, known_values
 from dragoman.testing.cassettes.vcrpy import to_recorded_request, today
 
 __all__ = ["CassetteReader", "CassetteWriter"]
 
 _DIGITS = 5
-_KEY_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie")
 _NAMED = "[0-9]" * _DIGITS + "-*.yaml"
 
 
@@ -49,29 +49,19 @@ class CassetteWriter:
         Only headers that are allowed in cassettes are kept, and what looks like a secret is masked. Raises
         SecretFoundError, and writes nothing, if one cannot be masked.
         """
-        kept = {name.lower(): value for name, value in response.headers.items()}
-        response = RecordedResponse(
-            response.status, response.body, {name: value for name, value in kept.items() if name in RESPONSE_HEADERS}
-        )
         exchange = Exchange(to_recorded_request(method, url, body, headers), response)
-        scanner = Scanner(known_values()).with_known(_credentials(headers))
+        scanner = Scanner(known_values() | credentials_of(headers))
         recording = scrub_recording(new_recording([exchange], server=self._server, recorded=today()), scanner)
-        text, operation = dumps(recording, scanner), _operation(exchange.request.path)
-        while not self._create(f"{number:0{_DIGITS}}", operation, text):
-            number += 1
-
-    def _create(self, number: str, operation: str, text: str) -> bool:
-        """Return False if another process has used the number."""
-        with self._lock:
-            if any(self._folder.glob(f"{number}-*.yaml")):
-                return False
-            try:
-                path = self._folder / f"{number}-{operation}.yaml"
-                with open(path, "x", encoding="utf-8", newline="\n", opener=open_private) as file:
-                    file.write(text)
-            except FileExistsError:
-                return False
-            return True
+        text, end = dumps(recording, scanner), unquote(urlsplit(exchange.request.path).path).rpartition("/")[2]
+        operation = re.sub(r"[^A-Za-z0-9]+", "-", end).strip("-")[:60] or "request"
+        while True:
+            path = self._folder / f"{number:0{_DIGITS}}-{operation}.yaml"
+            with self._lock, suppress(FileExistsError):
+                if not any(self._folder.glob(f"{number:0{_DIGITS}}-*.yaml")):
+                    with open(path, "x", encoding="utf-8", newline="\n", opener=open_private) as file:
+                        file.write(text)
+                    return
+            number += 1  # another process has used this one
 
 
 class CassetteReader:
@@ -98,14 +88,3 @@ class CassetteReader:
         """
         number = self._cassette.take(to_recorded_request(method, url, body, {}), allow_repeats=True)
         return self._cassette.exchanges[number].response
-
-
-def _credentials(headers: Mapping[str, str]) -> list[str]:
-    named = {name.lower(): value for name, value in headers.items()}
-    return [part for name in _KEY_HEADERS for part in named.get(name, "").split() if part.lower() != "bearer"]
-
-
-def _operation(path: str) -> str:
-    """Return the end of a path as a part of a file's name."""
-    last = unquote(urlsplit(path).path).rpartition("/")[2]
-    return re.sub(r"[^A-Za-z0-9]+", "-", last).strip("-")[:60] or "request"

@@ -11,19 +11,17 @@ import io
 import json
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import yaml
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.errors import ConfigurationError, MalformedReplyError
-from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
+from dragoman.adapter.errors import MALFORMED_ERRORS, ConfigurationError
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
-from dragoman.testing.cassettes.exchange import Exchange, RecordedResponse
-from dragoman.testing.cassettes.file import RESPONSE_HEADERS, Recording, new_recording
+from dragoman.testing.cassettes.exchange import Exchange, RecordedResponse, parse_json
+from dragoman.testing.cassettes.file import RESPONSE_HEADERS, Recording, keep_headers, new_recording
 from dragoman.testing.cassettes.vcrpy import flatten_headers, to_bytes, to_recorded_request
 from dragoman.testing.event_bytes import BOM, Framing, detect_framing, event_payload, split_events
 
@@ -42,35 +40,19 @@ class _Loader(_SAFE):  # type: ignore[misc]
     """Creates plain data only. Of vcrpy's Python tags, it reads those of strings, tuples and byte buffers."""
 
 
-def _text(loader: Any, node: Any) -> Any:
-    return loader.construct_scalar(node)
-
-
-def _tuple(loader: Any, node: Any) -> Any:
-    return loader.construct_sequence(node, deep=True)
-
-
 def _buffer(loader: Any, node: Any) -> bytes:
     state = loader.construct_mapping(node, deep=True).get("state") or [b""]
     content = state[0]
     return content.encode() if isinstance(content, str) else bytes(content or b"")
 
 
-for _name, _read in (("str", _text), ("unicode", _text), ("tuple", _tuple), ("object/new:_io.BytesIO", _buffer)):
+for _name, _read in (
+    ("str", _SAFE.construct_scalar),
+    ("unicode", _SAFE.construct_scalar),
+    ("tuple", partial(_SAFE.construct_sequence, deep=True)),
+    ("object/new:_io.BytesIO", _buffer),
+):
     _Loader.add_constructor(f"tag:yaml.org,2002:python/{_name}", _read)
-
-
-@dataclass(frozen=True, slots=True)
-class _ForeignExchange:
-    """One exchange as its recorder wrote it."""
-
-    method: str
-    uri: str
-    request: bytes
-    request_headers: Mapping[str, str]
-    status: int
-    response: bytes
-    response_headers: Mapping[str, str]
 
 
 def import_recording(path: Path) -> Recording:
@@ -79,51 +61,55 @@ def import_recording(path: Path) -> Recording:
     Raises ConfigurationError if the format is unknown.
     """
     data = _load_file(path)
+    exchanges: list[Exchange] = []
+    dates: list[datetime.date] = []
     try:
-        found = list(_find_exchanges(data))
-        exchanges = [_convert_exchange(each) for each in found]
+        for request, response in _find_pairs(data):
+            exchange, date = _convert_pair(request, response)
+            exchanges.append(exchange)
+            dates += [date] if date else []
     except MALFORMED_ERRORS as error:
         raise ConfigurationError(f"{path.name} is not a recording: {type(error).__name__}: {error!s:.300}") from None
-    hosts = dict.fromkeys(urlsplit(each.uri).hostname or _UNKNOWN_HOST for each in found)
-    dates = [date for each in found if (date := _response_date(each.response_headers))]
+    hosts = dict.fromkeys(each.request.host or _UNKNOWN_HOST for each in exchanges)
     return new_recording(exchanges, server=", ".join(hosts) or _UNKNOWN_HOST, recorded=min(dates, default=None))
 
 
-def _find_exchanges(data: Any) -> Iterator[_ForeignExchange]:
-    if not isinstance(data, Mapping):
-        raise ConfigurationError("this is not a recording of a known format")
-    if "interactions" in data:  # vcrpy, pydantic-ai
-        for each in data["interactions"]:
-            yield _read_pair(each["request"], each["response"])
-    elif "requests" in data and "responses" in data:  # LangChain
-        for request, response in zip(data["requests"], data["responses"], strict=True):
-            yield _read_pair(request, response)
-    elif "http_interactions" in data:  # Ruby
-        for each in data["http_interactions"]:
-            yield _read_pair(each["request"], each["response"])
-    else:
-        raise ConfigurationError("this is not a recording of a known format")
+def _find_pairs(data: Any) -> Iterator[tuple[Any, Any]]:
+    """Return the requests with their responses, as their recorder wrote them."""
+    if isinstance(data, Mapping):
+        for name in ("interactions", "http_interactions"):  # vcrpy and pydantic-ai; Ruby
+            if name in data:
+                return ((each["request"], each["response"]) for each in data[name])
+        if "requests" in data and "responses" in data:  # LangChain
+            return zip(data["requests"], data["responses"], strict=True)
+    raise ConfigurationError("this is not a recording of a known format")
 
 
-def _read_pair(request: Mapping[str, Any], response: Mapping[str, Any]) -> _ForeignExchange:
+def _convert_pair(request: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[Exchange, datetime.date | None]:
+    """Return the exchange, and the date of its reply."""
     request_headers, response_headers = (
-        flatten_headers(_drop_redacted(request.get("headers"))),
-        flatten_headers(_drop_redacted(response.get("headers"))),
+        flatten_headers(
+            {
+                str(name): value
+                for name, value in (each.get("headers") or {}).items()
+                if value not in (None, _REDACTED, [_REDACTED])
+            }
+        )
+        for each in (request, response)
     )
     sent, body = _decompress(_body(request), request_headers), _decompress(_body(response), response_headers)
     status = response["status"]["code"] if "status" in response else response["status_code"]
     uri = str(request["uri"])
     if _REDACTED in uri:
         uri = _guess_uri(sent, body)
-    return _ForeignExchange(
-        str(request["method"]).upper(), uri, sent, request_headers, int(status), body, response_headers
-    )
-
-
-def _drop_redacted(headers: Any) -> dict[str, Any]:
-    """Return the headers without those that the recorder redacted."""
-    named = {str(name): value for name, value in (headers or {}).items()}
-    return {name: value for name, value in named.items() if value not in (None, _REDACTED, [_REDACTED])}
+    kept = {"content-type": _content_type(body), **keep_headers(response_headers, RESPONSE_HEADERS)}
+    recorded = to_recorded_request(str(request["method"]).upper(), uri, sent, request_headers)
+    written = next((value for name, value in response_headers.items() if name.lower() == "date"), None)
+    try:
+        date = email.utils.parsedate_to_datetime(written).date() if written else None
+    except ValueError:
+        date = None
+    return Exchange(recorded, RecordedResponse(int(status), body, kept)), date
 
 
 def _body(message: Mapping[str, Any]) -> bytes:
@@ -143,7 +129,7 @@ def _decompress(body: bytes, headers: Mapping[str, str]) -> bytes:
     """Decompress a body that was recorded in compressed form."""
     named = {name.lower(): value for name, value in headers.items()}
     try:
-        if body.startswith(b"\x1f\x8b"):
+        if body.startswith(_GZIP):
             return gzip.decompress(body)
         if named.get("content-encoding") == "deflate":
             return zlib.decompress(body)
@@ -152,30 +138,22 @@ def _decompress(body: bytes, headers: Mapping[str, str]) -> bytes:
     return body
 
 
-def _convert_exchange(found: _ForeignExchange) -> Exchange:
-    request = to_recorded_request(found.method, found.uri, found.request, found.request_headers)
-    named = {name.lower(): value for name, value in found.response_headers.items()}
-    kept = {name: value for name, value in named.items() if name in RESPONSE_HEADERS}
-    kept.setdefault("content-type", _content_type(found.response))
-    return Exchange(request, RecordedResponse(found.status, found.response, kept))
-
-
 def _content_type(body: bytes) -> str:
     match detect_framing(body) if body else None:
         case Framing.AWS:
             return "application/vnd.amazon.eventstream"
         case Framing.SSE:
             return "text/event-stream" if b"data:" in body else "text/plain"
-        case Framing.LINES if _parse_json(body) is None:
+        case Framing.LINES if parse_json(body) is None:
             return "application/x-ndjson"
     return "application/json"
 
 
 def _guess_uri(request: bytes, response: bytes) -> str:
     """Guess the URL that the recorder redacted, from the bodies."""
-    request_body = _parse_json(request)
-    events = [_parse_json(event_payload(event)) for event in split_events(response)[:3]] if response else []
-    response_body = next((each for each in [_parse_json(response), *events] if isinstance(each, dict)), {})
+    request_body = parse_json(request)
+    events = [parse_json(event_payload(event)) for event in split_events(response)[:3]] if response else []
+    response_body = next((each for each in [parse_json(response), *events] if isinstance(each, dict)), {})
     kind = str(response_body.get("object") or response_body.get("type") or "")
     if not isinstance(request_body, dict):
         return "https://unknown/unknown"
@@ -185,46 +163,27 @@ def _guess_uri(request: bytes, response: bytes) -> str:
         return "https://api.openai.com/v1/responses"
     if "contents" in request_body:
         model = str(response_body.get("modelVersion", "unknown"))
-        verb = "generateContent" if _parse_json(response) is not None else "streamGenerateContent?alt=sse"
+        verb = "generateContent" if parse_json(response) is not None else "streamGenerateContent?alt=sse"
         return f"https://generativelanguage.googleapis.com/v1beta/models/{model}:{verb}"
     if "messages" in request_body:
         return "https://unknown/v1/chat/completions"
     return "https://unknown/unknown"
 
 
-def _parse_json(data: bytes) -> Any:
-    try:
-        return wirejson.loads(data) if data else None
-    except MalformedReplyError:
-        return None
-
-
-def _response_date(headers: Mapping[str, str]) -> datetime.date | None:
-    date = {name.lower(): value for name, value in headers.items()}.get("date")
-    try:
-        return email.utils.parsedate_to_datetime(date).date() if date else None
-    except ValueError:
-        return None
-
-
 def _load_file(path: Path) -> Any:
     """Return the file's data. Raises ConfigurationError if it is invalid or too large."""
     try:
-        text = _decompress_file(path.read_bytes()).removeprefix(BOM).decode()
+        data = path.read_bytes()
+        if data.startswith(_GZIP):
+            with gzip.open(io.BytesIO(data)) as packed:
+                data = packed.read(_MOST_BYTES + 1)
+            if len(data) > _MOST_BYTES:
+                raise ConfigurationError(f"recordings of more than {_MOST_BYTES >> 20} MiB are not imported")
+        text = data.removeprefix(BOM).decode()
         _check_size(text)
         return yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, zlib.error, EOFError, OSError, RecursionError) as error:
         raise ConfigurationError(f"{path.name} is not a recording: {type(error).__name__}: {error!s:.300}") from None
-
-
-def _decompress_file(data: bytes) -> bytes:
-    if not data.startswith(_GZIP):
-        return data
-    with gzip.open(io.BytesIO(data)) as packed:
-        found = packed.read(_MOST_BYTES + 1)
-    if len(found) > _MOST_BYTES:
-        raise ConfigurationError(f"recordings of more than {_MOST_BYTES >> 20} MiB are not imported")
-    return found
 
 
 def _check_size(text: str) -> None:

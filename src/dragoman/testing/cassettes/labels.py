@@ -6,7 +6,6 @@ They say nothing about what is asked, and differ whenever an agent runs again. T
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from functools import cache
 from importlib.resources import files
 from typing import Any, Self
 
@@ -26,13 +25,23 @@ class Labels:
 
     def __init__(self, fields: Iterable[str] = (), patterns: Iterable[str | re.Pattern[str]] = ()) -> None:
         self._fields = tuple(tuple(path.split(".")) for path in fields)
-        self._patterns = tuple(map(_compile, patterns))
+        compiled = []
+        for pattern in patterns:
+            try:
+                compiled.append(re.compile(pattern))
+            except re.error as error:
+                raise ConfigurationError(f"the pattern {pattern!r:.80} is not a regular expression: {error}") from None
+        self._patterns = tuple(compiled)
 
     @classmethod
     def known(cls, fields: Iterable[str] = (), patterns: Iterable[str | re.Pattern[str]] = ()) -> Self:
         """Return the labels of known clients, with those of the caller added."""
-        table = _table()
-        return cls([*table["fields"], *fields], [*table["patterns"], *patterns])
+        text = files("dragoman.testing.cassettes").joinpath("labels.toml").read_text(encoding="utf-8")
+        clients = tomllib.loads(text).values()
+        known_fields, known_patterns = (
+            [each for client in clients for each in client.get(kind, ())] for kind in ("fields", "patterns")
+        )
+        return cls([*known_fields, *fields], [*known_patterns, *patterns])
 
     def remove(self, body: Any) -> Any:
         """Return a body, parsed from JSON, without labels."""
@@ -48,22 +57,6 @@ class Labels:
         if isinstance(value, Mapping):
             return {key: self._replace(each) for key, each in value.items()}
         return [self._replace(each) for each in value] if isinstance(value, list) else value
-
-
-@cache
-def _table() -> Mapping[str, list[str]]:
-    text = files("dragoman.testing.cassettes").joinpath("labels.toml").read_text(encoding="utf-8")
-    clients = tomllib.loads(text)
-    return {
-        kind: [each for client in clients.values() for each in client.get(kind, ())] for kind in ("fields", "patterns")
-    }
-
-
-def _compile(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise ConfigurationError(f"the pattern {pattern!r:.80} is not a regular expression: {error}") from None
 
 
 def _hide(found: re.Match[str]) -> str:

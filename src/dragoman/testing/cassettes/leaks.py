@@ -1,91 +1,96 @@
-"""Searches an exchange for secrets: its URL, headers and bodies, and text that spans the deltas of a stream."""
+"""Finds and masks the secrets of exchanges: in URL, headers and bodies, and in text that spans the deltas of a stream.
 
+Request and reply get the same mask. A secret that is split over the deltas of a stream cannot be masked: a recording
+with one is rejected.
+"""
+
+import dataclasses
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl, urlencode
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import MalformedReplyError
-from dragoman.testing.cassettes.exchange import Exchange
-from dragoman.testing.cassettes.secrets import Scanner, SecretFinding
-from dragoman.testing.event_bytes import event_payload, split_events
+from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest, RecordedResponse, parse_json
+from dragoman.testing.cassettes.secrets import MASK, Scanner, SecretFinding, SecretFoundError
+from dragoman.testing.event_bytes import event_payload, replace_payload, split_events
+
+if TYPE_CHECKING:
+    from dragoman.testing.cassettes.file import Recording
+
+PartT = TypeVar("PartT", RecordedRequest, RecordedResponse)
 
 _PIECE_KEYS = ("index", "output_index", "content_index", "item_id", "contentBlockIndex", "id")
 """Fields by which an event names the part that it continues."""
 
 
-def find_leaks(exchange: Exchange, scanner: Scanner, number: int) -> list[SecretFinding]:
-    """Return everything in an exchange that looks like a secret. ``number`` is its position in the file, from 1."""
-    request, response = exchange.request, exchange.response
-    request_place, response_place = f"exchange {number}, request", f"exchange {number}, response"
-    return list(
-        dict.fromkeys(
-            [
-                *scanner.scan_text(request.method, f"{request_place} method"),
-                *scanner.scan_query(request.path, f"{request_place} path"),
-                *_in_headers(request.headers, scanner, request_place),
-                *_in_body(request.body, scanner, request_place),
-                *_in_headers(response.headers, scanner, response_place),
-                *_in_body(response.body, scanner, response_place),
-                *_in_stream(response.body, scanner, response_place),
-            ]
-        )
-    )
+def find_leaks(exchanges: Iterable[Exchange], scanner: Scanner) -> list[SecretFinding]:
+    """Return everything in exchanges that looks like a secret. Their numbers count from 1, as in the file."""
+    found: list[SecretFinding] = []
+    for number, exchange in enumerate(exchanges, 1):
+        request, response = exchange.request, exchange.response
+        found += scanner.scan_text(request.method, f"exchange {number}, request method")
+        found += scanner.scan_query(request.path, f"exchange {number}, request path")
+        for part, where in ((request, f"exchange {number}, request"), (response, f"exchange {number}, response")):
+            for name, value in part.headers.items():
+                place = f"{where} header {scanner.mask(name)}"
+                found += scanner.scan_text(f"{name}: {value}", place) + scanner.scan_text(value, place)
+            found += scanner.scan_json(parse_json(part.body), f"{where} $")
+            # Also as raw text: a form part, a comment of a stream, the second value of a repeated name.
+            found += scanner.scan_text(part.body.decode("utf-8", "replace"), f"{where} body")
+        events = _parse_events(exchange)
+        if len(events) > 1:
+            where = f"exchange {number}, response"
+            for position, event in enumerate(events, 1):
+                found += scanner.scan_json(event, f"{where} event {position} $")
+            for path, texts in _joined_texts(events):
+                found += scanner.scan_json("".join(texts), f"{where} {scanner.mask(path)}, joined over the stream")
+    return list(dict.fromkeys(found))
 
 
-def _in_headers(headers: Mapping[str, str], scanner: Scanner, where: str) -> list[SecretFinding]:
-    found = []
-    for name, value in headers.items():
-        place = f"{where} header {scanner.mask(name)}"
-        found += scanner.scan_text(f"{name}: {value}", place) + scanner.scan_text(value, place)
-    return found
+def scrub_recording(recording: "Recording", scanner: Scanner | None = None) -> "Recording":
+    """Return the recording with everything masked that looks like a secret.
+
+    Raises SecretFoundError for a secret that is split over the events of a stream: masking its start would hide the
+    rest from the check of the file.
+    """
+    scanner = scanner or Scanner()
+    if split := list(_find_split_secrets(recording.exchanges, scanner)):
+        raise SecretFoundError(split)
+    exchanges = []
+    for each in recording.exchanges:
+        path, separator, query = each.request.path.partition("?")
+        pairs = parse_qsl(query, keep_blank_values=True)
+        if any(scanner.is_secret(name, value) for name, value in pairs):
+            query = urlencode([(name, MASK if scanner.is_secret(name, value) else value) for name, value in pairs])
+        request = dataclasses.replace(each.request, path=scanner.mask(path + separator + query))
+        exchanges.append(Exchange(_scrub_part(request, scanner), _scrub_part(each.response, scanner)))
+    return dataclasses.replace(recording, server=scanner.mask(recording.server), exchanges=exchanges)
 
 
-def _in_body(body: bytes, scanner: Scanner, where: str) -> list[SecretFinding]:
-    found = []
-    parsed = _parse_json(body)
-    if parsed is not None:
-        found += scanner.scan_json(parsed, f"{where} $")
-    # Also as raw text: a form part, a comment of a stream, the second value of a repeated name.
-    return found + scanner.scan_text(body.decode("utf-8", "replace"), f"{where} body")
+def _find_split_secrets(exchanges: Iterable[Exchange], scanner: Scanner) -> Iterator[SecretFinding]:
+    """Yield the secrets of streamed replies that no mask of their events hides: a part would stay in another event."""
+    for number, exchange in enumerate(exchanges, 1):
+        for path, texts in _joined_texts(_parse_events(exchange)):
+            ends = list(accumulate(map(len, texts)))
+            # It begins in one text and ends in another.
+            if any(bisect_right(ends, at) != bisect_right(ends, end - 1) for at, end in scanner.places("".join(texts))):
+                place = f"exchange {number}, response {scanner.mask(path)}, joined over the stream"
+                yield SecretFinding("a secret that is split over events", place)
 
 
-def _in_stream(body: bytes, scanner: Scanner, where: str) -> list[SecretFinding]:
-    """Search each event, and the texts of one path joined over all events."""
-    parsed = [_parse_json(event_payload(event)) for event in split_events(body)] if body else []
-    if len(parsed) < 2:
-        return []
-    found = [each for n, event in enumerate(parsed) for each in scanner.scan_json(event, f"{where} event {n + 1} $")]
-    for path, texts in _joined_texts(parsed):
-        found += scanner.scan_json("".join(texts), _joined_place(where, path, scanner))
-    return found
+def _parse_events(exchange: Exchange) -> list[Any]:
+    """Return the payloads of a reply's events; those that are not JSON are None."""
+    body = exchange.response.body
+    return [parse_json(event_payload(event)) for event in split_events(body)] if body else []
 
 
-def find_split_secrets(exchange: Exchange, scanner: Scanner, number: int) -> list[SecretFinding]:
-    """Return the secrets of a streamed reply that no mask of its events hides: a part would stay in another event."""
-    body, where = exchange.response.body, f"exchange {number}, response"
-    parsed = [_parse_json(event_payload(event)) for event in split_events(body)] if body else []
-    return [
-        SecretFinding("a secret that is split over events", _joined_place(where, path, scanner))
-        for path, texts in _joined_texts(parsed)
-        if _crosses(scanner.places("".join(texts)), list(accumulate(map(len, texts))))
-    ]
-
-
-def _crosses(places: Iterable[tuple[int, int]], ends: list[int]) -> bool:
-    """Whether a secret at one of these places begins in one text and ends in another."""
-    return any(bisect_right(ends, start) != bisect_right(ends, end - 1) for start, end in places)
-
-
-def _joined_place(where: str, path: str, scanner: Scanner) -> str:
-    return f"{where} {scanner.mask(path)}, joined over the stream"
-
-
-def _joined_texts(parsed: list[Any]) -> Iterable[tuple[str, list[str]]]:
+def _joined_texts(events: list[Any]) -> Iterable[tuple[str, list[str]]]:
     """Yield the texts of each path that several events of a stream have."""
     joined: dict[tuple[str, str], list[str]] = {}
-    for event in parsed:
+    for event in events:
         for path, numbers, text in _texts(event, "$", ""):
             joined.setdefault((path, numbers), []).append(text)
             joined.setdefault((path, "all"), []).append(text)
@@ -105,8 +110,37 @@ def _texts(value: Any, path: str, numbers: str) -> Iterable[tuple[str, str, str]
             yield from _texts(each, f"{path}.{key}", context)
 
 
-def _parse_json(data: bytes) -> Any:
+def _scrub_part(part: PartT, scanner: Scanner) -> PartT:
+    """Return a request or a response with a masked body and masked headers."""
+    headers = {name: scanner.mask(value) for name, value in part.headers.items()}
     try:
-        return wirejson.loads(data) if data[:1] in (b"{", b"[", b'"') else None
+        return dataclasses.replace(part, body=_scrub_json(part.body, scanner), headers=headers)
     except MalformedReplyError:
-        return None
+        pass
+    events = split_events(part.body) if part.body else []
+    if len(events) < 2:
+        return dataclasses.replace(part, body=_scrub_text(part.body, scanner), headers=headers)
+    for position, event in enumerate(events):
+        payload = event_payload(event)
+        try:
+            clean = _scrub_json(payload, scanner) if payload else payload
+        except MalformedReplyError:
+            events[position] = _scrub_text(event, scanner)
+        else:
+            events[position] = event if clean == payload else replace_payload(event, clean)
+    return dataclasses.replace(part, body=b"".join(events), headers=headers)
+
+
+def _scrub_json(data: bytes, scanner: Scanner) -> bytes:
+    """Rewrite a body only if it contains a secret, so that all other bytes stay unchanged."""
+    value = wirejson.loads(data)
+    clean = scanner.scrub(value)
+    return data if clean == value else wirejson.dumps(clean)
+
+
+def _scrub_text(data: bytes, scanner: Scanner) -> bytes:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return data
+    return scanner.mask(text).encode()

@@ -1,31 +1,36 @@
-"""Matches requests by their canonical form, as the provider's adapter reads it.
+"""Matches requests by their canonical form, as the provider's adapter reads it, and lists how two of them differ.
 
 Requests that match get the same reply. The following differences are ignored: the order of keys, white space, a text
 as a string or as a list with one part, generated ids (the calls that they link do count), the boundary of a multipart
 body, prompt-cache hints, null instead of an absent field, and the labels of clients. Everything else counts, down to
 the character.
 
-A body that no adapter reads is compared as JSON, as multipart parts, or as bytes, with the same rules.
+A body that no adapter reads is compared as JSON, as multipart parts, or as bytes, with the same rules. Differences
+are lines of ``path: recorded -> actual``, in which secrets are masked.
 """
 
 import hashlib
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
-from dragoman.adapter import wirejson
-from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool, RequestContext
-from dragoman.adapter.errors import DragomanError, MalformedReplyError
-from dragoman.adapter.registry import get_adapter
+from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
+from dragoman.adapter.errors import DragomanError
 from dragoman.canonical.message import Message
-from dragoman.canonical.tools import ToolDefinition
-from dragoman.testing.cassettes.exchange import RecordedRequest
+from dragoman.testing.cassettes.exchange import (
+    RecordedRequest,
+    cached_adapter,
+    ignored_names,
+    parse_json,
+    request_target,
+)
 from dragoman.testing.cassettes.labels import Labels
-from dragoman.testing.cassettes.wires import RequestTarget, ignored_names, request_target
+from dragoman.testing.cassettes.secrets import Scanner
 
 _UNNAMED = "any"
 _BOUNDARY = re.compile(rb"--([^\r\n]{1,70})\r?\n(?=[Cc]ontent-)")
@@ -41,9 +46,9 @@ _TEXTS = ("text", "input_text", "output_text")
 _REDUNDANT_FIELDS = frozenset({"index", "arguments"})
 """Fields of a native object that repeat its canonical block."""
 _TAGS = {
-    "type": frozenset({"function", "message"}),
-    "role": frozenset({"user", "model", "assistant", "system", "tool", "function"}),
-    "status": frozenset({"completed", "success", "in_progress"}),
+    "type": ("function", "message"),
+    "role": ("user", "model", "assistant", "system", "tool", "function"),
+    "status": ("completed", "success", "in_progress"),
 }
 """Optional fields, with the values that equal their absence."""
 
@@ -54,14 +59,21 @@ def match_key(request: RecordedRequest, reader: str | None = None, labels: Label
     ``reader`` is the provider whose adapter reads the body. It overrides the one that the URL implies. ``labels`` do
     not count; the default are those of known clients.
     """
-    wire = request_target(request)
-    content = _content_key(request, wire, reader, labels or _known_labels())
+    wire, body = request_target(request), (labels or _known_labels()).remove(parse_json(request.body))
+    content = None
+    if (name := reader or wire.reader) and isinstance(body, dict):
+        with suppress(DragomanError):
+            content = _canonical_content(body, name, wire.model)
+    if content is None:
+        # A list with one text part is the text.
+        comparable = comparable_body(request) if body is None else _Normalizer(joined=True).normalize(body)
+        content = {"model": wire.model, "body": comparable}
     return json.dumps([request.method, wire.operation, wire.query, content], sort_keys=True, separators=(",", ":"))
 
 
 def comparable_body(request: RecordedRequest, labels: Labels | None = None) -> Any:
     """Return the body as JSON without ignored parts, for showing differences."""
-    body = _parse_json(request.body)
+    body = parse_json(request.body)
     if body is None:
         return _multipart_parts(request.body) or _decode_or_digest(request.body)
     return _Normalizer().normalize((labels or _known_labels()).remove(body))
@@ -72,24 +84,10 @@ def _known_labels() -> Labels:
     return Labels.known()
 
 
-def _content_key(request: RecordedRequest, wire: RequestTarget, reader: str | None, labels: Labels) -> Any:
-    body = labels.remove(_parse_json(request.body))
-    name = reader or wire.reader
-    if name and isinstance(body, dict):
-        try:
-            return _canonical_content(body, name, wire.model)
-        except DragomanError:
-            pass
-    if body is None:
-        return {"model": wire.model, "body": comparable_body(request)}
-    # A list with one text part is the text.
-    return {"model": wire.model, "body": _Normalizer(joined=True).normalize(body)}
-
-
 def _canonical_content(body: dict[str, Any], provider: str, addressed: str | None) -> dict[str, Any]:
     model = body.get("model")
     named = addressed or (model if isinstance(model, str) and model else _UNNAMED)
-    adapter = _adapter(provider, named)
+    adapter = cached_adapter(provider, named)
     number = itertools.count()
     context = RequestContext(model=str(adapter.model_id), new_id=lambda: f"m{next(number)}")
     messages, tools, options = adapter.from_wire_request(_tidy_body(body), context)
@@ -97,14 +95,17 @@ def _canonical_content(body: dict[str, Any], provider: str, addressed: str | Non
     return {
         "model": [addressed, model],
         "messages": [_message(message, names) for message in messages],
-        "tools": [_tool(tool, names) for tool in tools],
+        "tools": [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "input_schema": _normalize_numbers(tool.input_schema),
+                **({"noted": notes} if (notes := _native_notes(tool.provider_raw or {}, names)) else {}),
+            }
+            for tool in tools
+        ],
         "options": _options(options, names),
     }
-
-
-@cache
-def _adapter(provider: str, model: str) -> Adapter:
-    return get_adapter(f"{provider}:{model}")
 
 
 def _message(message: Message, names: "_Normalizer") -> dict[str, Any]:
@@ -130,11 +131,6 @@ def _block(block: dict[str, Any], names: "_Normalizer") -> dict[str, Any]:
     return normalized
 
 
-def _tool(tool: ToolDefinition, names: "_Normalizer") -> dict[str, Any]:
-    data = {"name": tool.name, "description": tool.description, "input_schema": _normalize_numbers(tool.input_schema)}
-    return data | ({"noted": notes} if (notes := _native_notes(tool.provider_raw or {}, names)) else {})
-
-
 def _options(options: AdapterOptions, names: "_Normalizer") -> dict[str, Any]:
     values: dict[str, Any] = {}
     for field in fields(options):
@@ -158,7 +154,10 @@ def _native_notes(value: Any, names: "_Normalizer") -> Any:
             if key in _FORM_NOTES:
                 continue
             if key == "set" and isinstance(each, Mapping):
-                found = names.normalize({name: field for name, field in each.items() if not _is_redundant(name, field)})
+                told = {name: field for name, field in each.items() if name not in _REDUNDANT_FIELDS}
+                found = names.normalize(
+                    {name: field for name, field in told.items() if field not in _TAGS.get(name, ())}
+                )
             elif key == "native":
                 found = names.normalize(each)
             else:
@@ -169,10 +168,6 @@ def _native_notes(value: Any, names: "_Normalizer") -> Any:
     if isinstance(value, list | tuple):
         return [each for item in value if (each := _native_notes(item, names)) not in (None, {}, [], "")]
     return None if isinstance(value, bool) else value
-
-
-def _is_redundant(name: str, value: Any) -> bool:
-    return name in _REDUNDANT_FIELDS or (isinstance(value, str) and value in _TAGS.get(name, ()))
 
 
 class _Normalizer:
@@ -248,7 +243,7 @@ def _sort_keys(value: Any) -> Any:
 def _parse_arguments(value: Any) -> Any:
     """Parse a tool's arguments, which some wires write as JSON text."""
     if isinstance(value, str) and value[:1] in ("{", "["):
-        parsed = _parse_json(value.encode("utf-8", "surrogatepass"))
+        parsed = parse_json(value.encode("utf-8", "surrogatepass"))
         return value if parsed is None else _normalize_numbers(parsed)
     return _normalize_numbers(value)
 
@@ -266,13 +261,6 @@ def _normalize_numbers(value: Any) -> Any:
     return value
 
 
-def _parse_json(body: bytes) -> Any:
-    try:
-        return wirejson.loads(body) if body else None
-    except MalformedReplyError:
-        return None
-
-
 def _multipart_parts(body: bytes) -> list[dict[str, Any]] | None:
     """Return the parts of a multipart body with any boundary, or None for other bodies."""
     start = _BOUNDARY.match(body)
@@ -288,7 +276,7 @@ def _multipart_parts(body: bytes) -> list[dict[str, Any]] | None:
         if kind := _TYPE.search(text):
             part["type"] = kind[1].strip()
         content = content.removesuffix(b"\n").removesuffix(b"\r")
-        parsed = _parse_json(content) if "filename" not in part else None
+        parsed = parse_json(content) if "filename" not in part else None
         part["content"] = (
             _Normalizer().normalize(parsed) if isinstance(parsed, dict | list) else _decode_or_digest(content)
         )
@@ -301,3 +289,83 @@ def _decode_or_digest(body: bytes) -> Any:
         return body.decode()
     except UnicodeDecodeError:
         return {"bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}
+
+
+_LONGEST = 120
+_BEFORE = 40
+
+
+def differences(recorded: RecordedRequest, request: RecordedRequest, labels: Labels | None = None) -> list[str]:
+    """Return the differences between two requests, or an empty list if they match. ``labels`` do not count."""
+    read = partial(match_key, labels=labels)
+    if requests_match(recorded, request, read):
+        return []
+    mask = Scanner().mask
+    found = []
+    if (recorded.method, recorded.path) != (request.method, request.path):
+        found.append(mask(f"{recorded.method} {recorded.path} -> {request.method} {request.path}"))
+    ours, theirs = request_target(recorded).providers, request_target(request).providers
+    if ours and theirs and not set(ours) & set(theirs):
+        found.append(f"provider: {' or '.join(ours)} -> {' or '.join(theirs)}")
+    bodies = list(_differences(comparable_body(recorded, labels), comparable_body(request, labels), "$"))
+    if not found and not bodies:  # only the canonical forms differ, so compare those
+        reader = _reader(recorded, request)
+        bodies = list(_differences(json.loads(read(recorded, reader))[-1], json.loads(read(request, reader))[-1], "$"))
+    return found + [mask(line) for line in bodies]
+
+
+def requests_match(
+    recorded: RecordedRequest, request: RecordedRequest, read: Callable[[RecordedRequest, str | None], str] = match_key
+) -> bool:
+    """Return whether two requests match. ``read`` is `match_key` or a cached version of it."""
+    ours, theirs = request_target(recorded), request_target(request)
+    if (recorded.method, ours.operation, ours.model) != (request.method, theirs.operation, theirs.model):
+        return False
+    if ours.providers and theirs.providers and not set(ours.providers) & set(theirs.providers):
+        return False
+    reader = _reader(recorded, request)
+    return read(recorded, reader) == read(request, reader)
+
+
+def _reader(recorded: RecordedRequest, request: RecordedRequest) -> str | None:
+    """Return the adapter that reads both requests: the one of the request whose provider is known."""
+    ours, theirs = request_target(recorded), request_target(request)
+    return ours.reader if len(ours.providers) == 1 else theirs.reader
+
+
+def _differences(recorded: Any, actual: Any, path: str) -> list[str]:
+    if isinstance(recorded, dict) and isinstance(actual, dict):
+        keys = [*recorded, *(key for key in actual if key not in recorded)]
+        return [
+            line for key in keys for line in _differences(recorded.get(key, ...), actual.get(key, ...), f"{path}.{key}")
+        ]
+    if isinstance(recorded, list) and isinstance(actual, list):
+        # Skip the common tail, so that one new item does not report all later items as changed.
+        tail = 0
+        if len(recorded) != len(actual):
+            while tail < min(len(recorded), len(actual)) and _equal_values(recorded[-1 - tail], actual[-1 - tail]):
+                tail += 1
+        pairs = itertools.zip_longest(recorded[: len(recorded) - tail], actual[: len(actual) - tail], fillvalue=...)
+        return [line for n, (one, other) in enumerate(pairs) for line in _differences(one, other, f"{path}[{n}]")]
+    return (
+        []
+        if _equal_values(recorded, actual)
+        else [f"{path}: {_shorten(recorded, actual)} -> {_shorten(actual, recorded)}"]
+    )
+
+
+def _equal_values(one: Any, other: Any) -> bool:
+    return bool(one == other) and isinstance(one, bool) is isinstance(other, bool)
+
+
+def _shorten(value: Any, beside: Any) -> str:
+    """Return the value as text; a long one is cut to the part that differs."""
+    if value is ...:
+        return "absent"
+    text, other = repr(value), repr(beside)
+    if len(text) <= _LONGEST:
+        return text
+    at = next((n for n, (a, b) in enumerate(zip(text, other, strict=False)) if a != b), min(len(text), len(other)))
+    start = max(0, at - _BEFORE)
+    end = start + _LONGEST
+    return ("…" if start else "") + text[start:end] + ("…" if end < len(text) else "")

@@ -23,10 +23,10 @@ with warnings.catch_warnings():
 
 from dragoman.credentials.cached import FETCHING
 from dragoman.private_files import create_private_folder
-from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest
+from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest, request_target
 from dragoman.testing.cassettes.file import Recording, dumps, loads, new_recording
 from dragoman.testing.cassettes.replay import Cassette, CassetteMissError
-from dragoman.testing.cassettes.secrets import Scanner, known_values, mask_logs
+from dragoman.testing.cassettes.secrets import Scanner, credentials_of, known_values, mask_logs
 from dragoman.testing.cassettes.vcrpy import (
     KEY_ARGUMENTS,
     flatten_headers,
@@ -35,14 +35,9 @@ from dragoman.testing.cassettes.vcrpy import (
     to_vcr_response,
     today,
 )
-from dragoman.testing.cassettes.wires import request_target
 
 MODES = ("none", "once", "new_episodes", "all", "rewrite")
 _RECORDING = frozenset({"all", "rewrite", "new_episodes"})
-_CREDENTIALS = frozenset(
-    {"authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "x-amz-security-token", "cookie"}
-)
-
 last_played: ContextVar[int | None] = ContextVar("playing", default=None)
 """The number of the exchange that was last replayed to this task or thread."""
 
@@ -63,17 +58,12 @@ class Recorder:
     allow_repeats: bool = False
     recorded: list[Exchange] = field(default_factory=list)
     misses: list[CassetteMissError] = field(default_factory=list)
-    _hosts: list[str] = field(default_factory=list, repr=False)
-    _scanner: Scanner = field(default_factory=lambda: Scanner(known_values()), repr=False)
+    scanner: Scanner = field(default_factory=lambda: Scanner(known_values()), repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     @property
     def unplayed(self) -> int:
         return self.cassette.unplayed
-
-    @property
-    def scanner(self) -> Scanner:
-        return self._scanner
 
     def take(self, request: RecordedRequest) -> int | None:
         """Return the number of the matching exchange, or None to use the network. Raises CassetteMissError."""
@@ -95,22 +85,15 @@ class Recorder:
     def remember_keys(self, uri: str, headers: Mapping[str, str]) -> None:
         """Record the credentials of a request, so that a reply that contains one is rejected."""
         parts = urlsplit(uri)
-        known = {
-            part
-            for name, value in headers.items()
-            if name.lower() in _CREDENTIALS
-            for part in value.split()
-            if part.lower() not in ("bearer", "basic")
-        }
+        known = credentials_of(headers)
         known.update(value for name, value in parse_qsl(parts.query) if name in KEY_ARGUMENTS)
         known.update(unquote(each) for each in (parts.password,) if each)
         with self._lock:
-            self._scanner = self._scanner.with_known(known)
+            self.scanner = self.scanner.with_known(known)
 
-    def add(self, exchange: Exchange, host: str) -> None:
+    def add(self, exchange: Exchange) -> None:
         with self._lock:
             self.recorded.append(exchange)
-            self._hosts.append(host)
 
     def write(self) -> None:
         """Write the new exchanges atomically: for their owner only, or with the rights of the file that is replaced.
@@ -120,7 +103,7 @@ class Recorder:
         if not self.recorded:
             return
         kept = self.cassette.exchanges
-        server = self.cassette.server or ", ".join(dict.fromkeys(self._hosts))
+        server = self.cassette.server or ", ".join(dict.fromkeys(each.request.host or "" for each in self.recorded))
         text = dumps(new_recording([*kept, *self.recorded], server=server, recorded=today()), self.scanner)
         create_private_folder(self.path.parent)
         handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
@@ -177,9 +160,7 @@ class _VcrCassette(vcr.cassette.Cassette):  # type: ignore[misc] # vcrpy has no 
         if self._is_left_out:
             return False
         if not hasattr(request, "exchange"):
-            body = getattr(request, "body_bytes", request.body)
-            recorded = to_recorded_request(request.method, request.uri, body, flatten_headers(request.headers))
-            request.exchange = self._recorder.take(recorded)
+            request.exchange = self._recorder.take(_to_recorded(request))
         return request.exchange is not None
 
     def play_response(self, request: Any) -> dict[str, Any]:
@@ -191,9 +172,11 @@ class _VcrCassette(vcr.cassette.Cassette):  # type: ignore[misc] # vcrpy has no 
     def append(self, request: Any, response: dict[str, Any]) -> None:
         if self._is_left_out:
             return
-        headers = flatten_headers(request.headers)
-        self._recorder.remember_keys(request.uri, headers)
-        body = getattr(request, "body_bytes", request.body)
-        recorded_request = to_recorded_request(request.method, request.uri, body, headers)
-        recorded_response = to_recorded_response(vcr.filters.decode_response(response))
-        self._recorder.add(Exchange(recorded_request, recorded_response), recorded_request.host or "")
+        self._recorder.remember_keys(request.uri, flatten_headers(request.headers))
+        answer = to_recorded_response(vcr.filters.decode_response(response))
+        self._recorder.add(Exchange(_to_recorded(request), answer))
+
+
+def _to_recorded(request: Any) -> RecordedRequest:
+    body = getattr(request, "body_bytes", request.body)
+    return to_recorded_request(request.method, request.uri, body, request.headers)

@@ -12,11 +12,10 @@ from typing import Self
 import httpx
 
 from dragoman.adapter.errors import DragomanError
-from dragoman.testing.cassettes.diff import differences, requests_match
 from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest
 from dragoman.testing.cassettes.file import load_exchanges
 from dragoman.testing.cassettes.labels import Labels
-from dragoman.testing.cassettes.matcher import match_key
+from dragoman.testing.cassettes.matcher import differences, match_key, requests_match
 
 _MAX_DIFFERENCES_SHOWN = 8
 

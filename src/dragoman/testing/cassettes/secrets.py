@@ -8,7 +8,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -24,6 +24,9 @@ _MAX_NESTING = 4
 _MIN_KNOWN_LENGTH = 8
 _MIN_SUBSTRING_LENGTH = 16
 """A known value up to this length must match a whole text: it may be a common word."""
+_CREDENTIAL_HEADERS = frozenset(
+    {"authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "x-amz-security-token", "cookie"}
+)
 _SECRET_VARIABLE = re.compile(r"(?i)(?:key|token|secret|password|credentials?)$")
 
 
@@ -102,12 +105,17 @@ class Scanner:
         found = [SecretFinding(what, where) for what in self._find_in_text(text)]
         if "%" in text and (plain := unquote_plus(text)) != text:
             found += [SecretFinding(what, where) for what in self._find_in_text(plain)]
-        return _unique(found)
+        return list(dict.fromkeys(found))
 
     def scan_json(self, value: Any, where: str, depth: int = 0) -> list[SecretFinding]:
         """Scan the texts, names and named values of a JSON value."""
         if isinstance(value, str):
-            return self.scan_text(value, where) + self._find_nested(value, where, depth)
+            found = self.scan_text(value, where)
+            # A text may be JSON itself, such as a tool's arguments.
+            if depth < _MAX_NESTING and value.lstrip()[:1] in ("{", "["):
+                with suppress(MalformedReplyError):
+                    found += self.scan_json(wirejson.loads(value), where, depth + 1)
+            return found
         if isinstance(value, list):
             return [each for n, item in enumerate(value) for each in self.scan_json(item, f"{where}[{n}]", depth)]
         if not isinstance(value, Mapping):
@@ -129,7 +137,7 @@ class Scanner:
         for name, value in parse_qsl(target.partition("?")[2], keep_blank_values=True):
             if self.is_secret(name, value):
                 found.append(SecretFinding(f"the value of {self.mask(name)!r:.40}", where))
-        return _unique(found)
+        return list(dict.fromkeys(found))
 
     def is_secret(self, name: str, value: str) -> bool:
         """Return whether a field of that name with that value is a secret."""
@@ -181,16 +189,6 @@ class Scanner:
         if any(value in text and _known_value_pattern(value, text).search(text) for value in self._known):
             yield "a key that was in use"
 
-    def _find_nested(self, text: str, where: str, depth: int) -> list[SecretFinding]:
-        """Scan a text that is itself JSON, such as a tool's arguments."""
-        if depth >= _MAX_NESTING or text.lstrip()[:1] not in ("{", "["):
-            return []
-        try:
-            inner = wirejson.loads(text)
-        except MalformedReplyError:
-            return []
-        return self.scan_json(inner, where, depth + 1)
-
 
 def _known_value_pattern(value: str, text: str) -> re.Pattern[str]:
     ends = "" if len(value) >= _MIN_SUBSTRING_LENGTH else r"\b"
@@ -201,6 +199,17 @@ def is_placeholder(value: str) -> bool:
     """Return whether a value is a placeholder, such as ``sk-MASKED``."""
     rules = _rules()
     return bool(rules.placeholder.search(value)) and sum(map(str.isdigit, value)) <= rules.max_digits
+
+
+def credentials_of(headers: Mapping[str, str]) -> set[str]:
+    """Return the keys and cookies of a request's headers."""
+    return {
+        part
+        for name, value in headers.items()
+        if name.lower() in _CREDENTIAL_HEADERS
+        for part in value.split()
+        if part.lower() not in ("bearer", "basic")
+    }
 
 
 def known_values(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
@@ -235,7 +244,3 @@ def mask_logs(scanner: Callable[[], Scanner]) -> Iterator[None]:
         yield
     finally:
         logging.setLogRecordFactory(original_factory)
-
-
-def _unique(found: list[SecretFinding]) -> list[SecretFinding]:
-    return list(dict.fromkeys(found))

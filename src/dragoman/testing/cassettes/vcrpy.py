@@ -20,9 +20,8 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from dragoman.testing.cassettes import file
-from dragoman.testing.cassettes.diff import differences
-from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest, RecordedResponse
-from dragoman.testing.cassettes.wires import provider_of_uri
+from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest, RecordedResponse, provider_of_uri
+from dragoman.testing.cassettes.matcher import differences
 
 SERIALIZER = "yaml"
 """vcrpy's own name, because pytest-recording uses it as the file's suffix."""
@@ -110,15 +109,13 @@ def matches(request: Any, recorded: Any) -> None:
 def to_recorded_request(method: str, uri: str, body: Any, headers: Mapping[str, Any]) -> RecordedRequest:
     """Convert vcrpy's request: allow-listed headers, and the URL without its host and the caller's key."""
     path = strip_host(uri)
-    named = {name.lower(): value for name, value in flatten_headers(headers).items()}
-    kept = {name: value for name, value in named.items() if name in file.REQUEST_HEADERS}
+    kept = file.keep_headers(flatten_headers(headers), file.REQUEST_HEADERS)
     return RecordedRequest(method, path, to_bytes(body), kept, provider_of_uri(uri, path), urlsplit(uri).hostname)
 
 
 def to_recorded_response(response: Mapping[str, Any]) -> RecordedResponse:
     """Convert vcrpy's response, whose body is decompressed."""
-    headers = {name.lower(): value for name, value in flatten_headers(response["headers"]).items()}
-    kept = {name: value for name, value in headers.items() if name in file.RESPONSE_HEADERS}
+    kept = file.keep_headers(flatten_headers(response["headers"]), file.RESPONSE_HEADERS)
     return RecordedResponse(response["status"]["code"], to_bytes(response["body"]["string"]), kept)
 
 

@@ -6,11 +6,9 @@ on the command line, use `dragoman conform PACKAGE`. It needs hypothesis.
 """
 
 from dragoman.testing.conformance.embeddings import EmbeddingConformance
-from dragoman.testing.conformance.law import Law, LawResult, Mark
-from dragoman.testing.conformance.laws import LAWS
-from dragoman.testing.conformance.scorecard import Scorecard, conform, page
+from dragoman.testing.conformance.laws import LAWS, Law, LawResult, Mark
 from dragoman.testing.conformance.subject import Effort, NotTriedError, Subject
-from dragoman.testing.conformance.suite import AdapterConformance
+from dragoman.testing.conformance.suite import AdapterConformance, Scorecard, conform, page
 from dragoman.testing.conformance.wire import UNKNOWN, FailedReply, Wire, compact, line, sse
 from dragoman.testing.sample_reply import SampleCall, SampleReply
 

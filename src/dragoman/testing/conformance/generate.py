@@ -32,17 +32,12 @@ _BATCH = 25
 _ELSEWHERE = "elsewhere"
 
 
+@cache
 def generate_replies(number: int) -> tuple[SampleReply, ...]:
     """Return generated replies, the same in every process."""
-    return _cached_replies(number)
-
-
-def _strategy(kind: str, model: str) -> "SearchStrategy[list[Message]]":
     from dragoman.testing import strategies
 
-    if kind == "any":
-        return strategies.histories(max_scenes=4).filter(bool).map(_without_forged_data)
-    return strategies.conversations(model) if kind == "own" else strategies.conversations()
+    return tuple(_generate(strategies.replies(), number))
 
 
 def _without_forged_data(history: list[Message]) -> list[Message]:
@@ -81,51 +76,46 @@ def _plausible_block(block: ContentBlock) -> ContentBlock:
 
 @cache
 def generate_histories(kind: str, model: str, number: int) -> tuple[History, ...]:
-    if kind == "own":  # the same conversations, attributed to the model itself
-        return tuple(
-            tuple(_attribute_to(model, message) for message in each)
-            for each in generate_histories("foreign", "", number)
-        )
-    return tuple(map(tuple, _generate(_strategy(kind, model), number)))
-
-
-def _attribute_to(model: str, message: Message) -> Message:
-    if message.role is not Role.ASSISTANT:
-        return message
-    metadata = message.metadata.model_copy(update={"model": model, "provider": model.partition(":")[0]})
-    return message.model_copy(update={"metadata": metadata})
-
-
-@cache
-def _cached_replies(number: int) -> tuple[SampleReply, ...]:
+    """Return generated histories: of ``any`` form, or conversations that are ``foreign`` or the model's ``own``."""
     from dragoman.testing import strategies
 
-    return tuple(_generate(strategies.replies(), number)) if number else ()
+    if kind == "any":
+        histories = strategies.histories(max_scenes=4).filter(bool).map(_without_forged_data)
+        return tuple(map(tuple, _generate(histories, number)))
+    if kind == "foreign":
+        return tuple(map(tuple, _generate(strategies.conversations(), number)))
+    # The same conversations, attributed to the model itself.
+    author = {"model": model, "provider": model.partition(":")[0]}
+    return tuple(
+        tuple(
+            message.model_copy(update={"metadata": message.metadata.model_copy(update=author)})
+            if message.role is Role.ASSISTANT
+            else message
+            for message in history
+        )
+        for history in generate_histories("foreign", "", number)
+    )
 
 
 def _generate(strategy: "SearchStrategy[DrawnT]", number: int) -> list[DrawnT]:
-    batches = -(-number // _BATCH)
-    return [drawn for batch in range(batches) for drawn in _draw_batch(strategy, SEED + batch)][:number]
-
-
-def _draw_batch(strategy: "SearchStrategy[DrawnT]", batch_seed: int) -> list[DrawnT]:
     from hypothesis import HealthCheck, Phase, given, seed, settings
 
     examples: list[DrawnT] = []
+    for batch in range(-(-number // _BATCH)):
 
-    @seed(batch_seed)
-    @settings(
-        max_examples=_BATCH,
-        database=None,
-        deadline=None,
-        derandomize=False,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(strategy)
-    def draw(value: DrawnT) -> None:
-        examples.append(value)
+        @seed(SEED + batch)
+        @settings(
+            max_examples=_BATCH,
+            database=None,
+            deadline=None,
+            derandomize=False,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(strategy)
+        def draw(value: DrawnT) -> None:
+            examples.append(value)
 
-    with fixed_draws():
-        draw()
-    return examples
+        with fixed_draws():
+            draw()
+    return examples[:number]

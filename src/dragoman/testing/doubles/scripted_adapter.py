@@ -1,5 +1,10 @@
-"""The adapter of the scripted provider. It projects and decodes like every adapter, over its own wire."""
+"""The adapter of the scripted provider. It projects and decodes like every adapter, over its own wire.
 
+Its embeddings give the same vector for the same text, in every process.
+"""
+
+import hashlib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -7,19 +12,28 @@ from typing import Any, ClassVar
 from pydantic import TypeAdapter
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, Endpoint, NamedTool, RequestContext, WireAdapter
+from dragoman.adapter.contract import AdapterOptions, Endpoint, NamedTool, RequestContext
 from dragoman.adapter.errors import MalformedReplyError, ProviderError, RateLimitError, ServerError
 from dragoman.adapter.facts.capabilities import NATIVE, AdapterCapabilities, ThinkingPolicy
+from dragoman.adapter.operations.embeddings import (
+    EmbeddingAdapter,
+    EmbeddingInput,
+    EmbeddingOptions,
+    EmbeddingTable,
+    NativeEmbeddings,
+)
 from dragoman.adapter.replies.error_context import ErrorContext, Failure
 from dragoman.adapter.replies.framing import Frame, NdjsonDecoder
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests import option_table, structured_output
 from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
 from dragoman.adapter.requests.turns import Turn
+from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import (
     MessageComplete,
@@ -35,7 +49,47 @@ from dragoman.canonical.events import (
 from dragoman.canonical.message import Channel, Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
-from dragoman.testing.doubles.scripted_embeddings import ScriptedEmbeddings
+
+EMBEDDINGS_PATH = "/embed"
+DIMENSIONS = 16
+"""The length of a vector if a request asks for no other."""
+_MAX_DIMENSIONS = 4096
+
+
+class ScriptedEmbeddings(EmbeddingAdapter):
+    models: ClassVar[EmbeddingTable] = EmbeddingTable(
+        {
+            "default": {
+                "dimensions": DIMENSIONS,
+                "dimension_range": [1, _MAX_DIMENSIONS],
+                "max_inputs": 100,
+                "purposes": {"query": "query", "document": "document"},
+                "normalized": "always",
+            }
+        }
+    )
+
+    def encode(self, inputs: Sequence[EmbeddingInput], options: EmbeddingOptions) -> tuple[str, dict[str, Any]]:
+        dimensions = options.dimensions or DIMENSIONS
+        return EMBEDDINGS_PATH, {"texts": list(inputs), "dimensions": dimensions, "purpose": self.purpose_word(options)}
+
+    def decode(self, native: dict[str, Any], response: WireResponse) -> NativeEmbeddings:
+        return NativeEmbeddings(native.get("vectors"), self.read_usage(native.get("usage"), "input_tokens"))
+
+
+def answer_embeddings(request: WireRequest) -> bytes:
+    """Return the reply: a vector of length 1 for each text, and a token for each word."""
+    body = wirejson.loads_object(request.body)
+    texts = body["texts"]
+    tokens = sum(max(1, len(text.split())) for text in texts)
+    vectors = []
+    for text in texts:
+        data = hashlib.shake_256(text.encode("utf-8", "surrogatepass")).digest(body["dimensions"])
+        numbers = [byte - 127.5 for byte in data]
+        length = math.hypot(*numbers)
+        vectors.append([number / length for number in numbers])
+    return wirejson.dumps({"vectors": vectors, "usage": {"input_tokens": tokens}})
+
 
 TRANSPORT = "scripted"
 
@@ -90,12 +144,12 @@ class ScriptedAdapter(WireAdapter):
         body["messages"] = request.encode_history(request.turns, lambda turns: [_turn(request, turn) for turn in turns])
         run_by_provider = [tool for tool in tools if tool.RUN_BY_PROVIDER]
         functions = [tool for tool in tools if not tool.RUN_BY_PROVIDER]
-        usable = schemas.fit_tool_schemas(request, request.usable_tools(functions))
+        usable = request.fit_tools(functions)
         if run_by_provider:
             body["server_tools"] = [{"name": tool.name} for tool in run_by_provider]
         if usable:
             body["tools"] = [tool.model_dump(mode="json", exclude={"provider_raw"}) for tool in usable]
-        if choice := option_support.tool_choice(request, tools=bool(usable), reasoning=False):
+        if choice := option_table.tool_choice(request, tools=bool(usable), reasoning=False):
             body["tool_choice"] = {"name": choice.name} if isinstance(choice, NamedTool) else choice
         return body | _parameters(request)
 
@@ -109,7 +163,17 @@ class ScriptedAdapter(WireAdapter):
             _read_turn(item, reader)
         natives = [*native.get("server_tools", []), *native.get("tools", [])]
         tools = [ToolDefinition.model_validate(each) for each in natives]
-        return tools, self._options(native, reader.context)
+        choice = native.get("tool_choice")
+        read = AdapterOptions(
+            **_OPTIONS.decode(native),
+            tool_choice=NamedTool(choice["name"]) if isinstance(choice, dict) else choice,
+            output_schema=native.get("output_schema"),
+            stream=native["stream"],
+            context=reader.context,
+        )
+        written = _parameters(RequestBuilder(self.target, read, reader.context, (), []))
+        extra = extra_fields(native, written, ("model", "messages", "tools", "server_tools", "tool_choice"))
+        return tools, replace(read, extra={self.provider: extra} if extra else {})
 
     def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         return self.failure(native, origin.status, origin.body, origin.headers)
@@ -128,40 +192,26 @@ class ScriptedAdapter(WireAdapter):
         failure = Failure(self.provider, self.model, message, status, error.get("type"), headers=headers)
         return failure.error(kind or (None if status else ServerError))
 
-    def _options(self, native: Mapping[str, Any], context: RequestContext) -> AdapterOptions:
-        choice = native.get("tool_choice")
-        read = AdapterOptions(
-            **_OPTIONS.decode(native),
-            tool_choice=NamedTool(choice["name"]) if isinstance(choice, dict) else choice,
-            output_schema=native.get("output_schema"),
-            stream=native["stream"],
-            context=context,
-        )
-        written = _parameters(RequestBuilder(self.target, read, context, (), []))
-        extra = extra_fields(native, written, ("model", "messages", "tools", "server_tools", "tool_choice"))
-        return replace(read, extra={self.provider: extra} if extra else {})
-
 
 def _parameters(request: RequestBuilder) -> dict[str, Any]:
     body: dict[str, Any] = {}
     _OPTIONS.encode(request, body)
     if structured_output.should_send_schema(request, tools=False):
-        body["output_schema"] = schemas.fit_output_schema(request)
+        body["output_schema"] = request.fit_output_schema()
     return body | {"stream": request.options.stream}
 
 
 def _turn(request: RequestBuilder, turn: Turn) -> dict[str, Any]:
+    content = []
+    for block in turn.blocks:
+        written = block.model_dump(mode="json")
+        if isinstance(block, ToolUseBlock):
+            written["id"] = request.tool_id(block.id)
+        elif isinstance(block, ToolResultBlock):
+            written["tool_use_id"] = request.tool_id(block.tool_use_id)
+        content.append(written)
     channel = {} if turn.message.channel is None else {"channel": turn.message.channel}
-    return {"role": turn.role, "content": [_block(request, block) for block in turn.blocks], **channel}
-
-
-def _block(request: RequestBuilder, block: ContentBlock) -> dict[str, Any]:
-    written = block.model_dump(mode="json")
-    if isinstance(block, ToolUseBlock):
-        written["id"] = request.tool_id(block.id)
-    elif isinstance(block, ToolResultBlock):
-        written["tool_use_id"] = request.tool_id(block.tool_use_id)
-    return written
+    return {"role": turn.role, "content": content, **channel}
 
 
 def _read_turn(item: Mapping[str, Any], reader: HistoryReader) -> None:

@@ -102,24 +102,22 @@ def scripted_reply(
     content of a stream, or in place of a whole reply.
     """
     pairs = calls.items() if isinstance(calls, Mapping) else calls
-    sample_calls = tuple(_sample_call(number, name, arguments) for number, (name, arguments) in enumerate(pairs, 1))
+    sample_calls = []
+    for number, (name, arguments) in enumerate(pairs, 1):
+        written = json.dumps(dict(arguments), ensure_ascii=False)
+        half = len(written) // 2
+        sample_calls.append(SampleCall(f"call_{number}", name, dict(arguments), (written[:half], written[half:])))
     text = tuple(_WORD.findall(pieces[0])) if len(pieces) == 1 else tuple(filter(None, pieces))
     sample = SampleReply(
         thinking=tuple(_WORD.findall(thinking)),
         text=text,
-        calls=sample_calls,
+        calls=tuple(sample_calls),
         truncated=truncated,
         input_tokens=input_tokens,
         cached_tokens=cached_tokens,
         output_tokens=output_tokens,
     )
     return ScriptedReply(sample, expects, delay, chunk_delay, error)
-
-
-def _sample_call(number: int, name: str, arguments: Mapping[str, Any]) -> SampleCall:
-    arguments_text = json.dumps(dict(arguments), ensure_ascii=False)
-    half = len(arguments_text) // 2
-    return SampleCall(f"call_{number}", name, dict(arguments), (arguments_text[:half], arguments_text[half:]))
 
 
 class ScriptedProvider:
@@ -227,4 +225,4 @@ def _shorten(request: ProviderRequest) -> str:
 def _create_transport(*, asynchronous: bool, **settings: Any) -> ScriptedTransport | AsyncScriptedTransport:
     if settings:
         raise ConfigurationError(f"a scripted provider takes no settings: {', '.join(settings)}")
-    return (AsyncScriptedTransport if asynchronous else ScriptedTransport)(lambda name: ScriptedProvider.by_name(name))
+    return (AsyncScriptedTransport if asynchronous else ScriptedTransport)(ScriptedProvider.by_name)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dragoman.testing.event_bytes import Framing, detect_framing, split_events
-    from dragoman.testing.faults.mutation import Mutate
     from dragoman.testing.faults.plan import (
         Bom,
         Chain,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
         DuplicateEvent,
         InjectEvent,
         LineEnds,
+        Mutate,
         Plan,
         Rechunk,
         Stall,
@@ -74,7 +74,6 @@ __all__ = [
 
 _NAMES_BY_MODULE = {
     "event_bytes": ("Framing", "detect_framing", "split_events"),
-    "faults.mutation": ("Mutate",),
     "faults.recorded": ("RecordedReply", "every_cut", "every_split", "next_exchange", "plans", "reply_body"),
     "faults.transport": ("AsyncFaultyTransport", "FaultyTransport", "Refusals", "status_then_success"),
 }

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import httpx
 
@@ -52,13 +53,13 @@ class FaultyTransport(httpx.BaseTransport):
         self.refused = 0
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        if isinstance(self._plan, Refusals):
-            if self.refused < self._plan.times:
-                self.refused += 1
-                return _refusal_response(self._plan)
-            return self._inner.handle_request(request)
+        if isinstance(self._plan, Refusals) and self.refused < self._plan.times:
+            self.refused += 1
+            return faulty_response(None, self._plan)
         response = self._inner.handle_request(request)
-        return _faulty_response(response, self._plan, response.read())
+        if isinstance(self._plan, Refusals):
+            return response
+        return faulty_response(response, self._plan, response.read())
 
     def close(self) -> None:
         self._inner.close()
@@ -74,36 +75,16 @@ class AsyncFaultyTransport(httpx.AsyncBaseTransport):
         self.refused = 0
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        if isinstance(self._plan, Refusals):
-            if self.refused < self._plan.times:
-                self.refused += 1
-                return _refusal_response(self._plan)
-            return await self._inner.handle_async_request(request)
+        if isinstance(self._plan, Refusals) and self.refused < self._plan.times:
+            self.refused += 1
+            return faulty_response(None, self._plan)
         response = await self._inner.handle_async_request(request)
-        return _faulty_response(response, self._plan, await response.aread())
+        if isinstance(self._plan, Refusals):
+            return response
+        return faulty_response(response, self._plan, await response.aread())
 
     async def aclose(self) -> None:
         await self._inner.aclose()
-
-
-class _Chunks(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """The rest of a body. Iterating raises the HTTP library's own error for its fault."""
-
-    def __init__(self, plan: Plan, body: bytes) -> None:
-        self._plan = plan
-        self._body = body
-
-    def __iter__(self) -> Iterator[bytes]:
-        try:
-            yield from self._plan.apply(self._body)
-        except ConnectionResetError as error:
-            raise httpx.ReadError(str(error)) from error
-        except TimeoutError as error:
-            raise httpx.ReadTimeout(str(error)) from error
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for chunk in self:
-            yield chunk
 
 
 def _check(inner: object, kind: type, plan: object) -> None:
@@ -114,10 +95,27 @@ def _check(inner: object, kind: type, plan: object) -> None:
         raise ConfigurationError(f"{plan!r:.80} is not a fault plan")
 
 
-def _faulty_response(response: httpx.Response, plan: Plan, body: bytes) -> httpx.Response:
+def faulty_response(response: Any, plan: Plan | Refusals, body: bytes = b"", module: Any = httpx) -> Any:
+    """Return a response with a fault: a refusal, or the rest of a body, whose end is the error of the HTTP library.
+
+    ``module`` is that library: httpx, or httpx2. A refusal needs no response.
+    """
+    if isinstance(plan, Refusals):
+        return module.Response(plan.status, headers=dict(plan.headers), content=plan.body)
+
+    def chunks(_: Any) -> Iterator[bytes]:
+        try:
+            yield from plan.apply(body)
+        except ConnectionResetError as error:
+            raise module.ReadError(str(error)) from error
+        except TimeoutError as error:
+            raise module.ReadTimeout(str(error)) from error
+
+    async def awaited(stream: Any) -> AsyncIterator[bytes]:
+        for chunk in chunks(stream):
+            yield chunk
+
+    kinds = (module.SyncByteStream, module.AsyncByteStream)
+    stream = type("Chunks", kinds, {"__iter__": chunks, "__aiter__": awaited})()
     kept = [(name, value) for name, value in response.headers.items() if name not in BODY_HEADERS]
-    return httpx.Response(response.status_code, headers=kept, stream=_Chunks(plan, body))
-
-
-def _refusal_response(plan: Refusals) -> httpx.Response:
-    return httpx.Response(plan.status, headers=dict(plan.headers), content=plan.body)
+    return module.Response(response.status_code, headers=kept, stream=stream)

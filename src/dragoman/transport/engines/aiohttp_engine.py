@@ -23,10 +23,9 @@ from dragoman.adapter.wire import Headers
 from dragoman.canonical.forks import process_generation
 from dragoman.transport.call import AsyncResponse, Call, ConnectError, PreparedRequest
 from dragoman.transport.engines.engine import AsyncClient, ConnectionSettings, Engine, default_ssl_context
-from dragoman.transport.engines.network import open_connections
+from dragoman.transport.engines.network import AddressInfo, open_connections, resolver
 from dragoman.transport.engines.pool import IDLE_SECONDS
 from dragoman.transport.engines.proxies import find_proxies, proxy_server
-from dragoman.transport.engines.resolver import AddressInfo, resolver
 from dragoman.transport.retry import MIN_SECONDS
 
 if TYPE_CHECKING:
@@ -94,7 +93,6 @@ class AiohttpClient:
 
     async def send(self, call: Call) -> AsyncResponse:
         prepared, aiohttp = call.prepared, _aiohttp()
-        call.new_attempt()
         call.proxy = self._proxy_server
         left = call.seconds_left
         left = None if left is None else max(left, MIN_SECONDS)

@@ -203,7 +203,6 @@ class _CallersAsyncClient:
 
 def _request(new_request: Any, engine: HttpxEngine, call: Call) -> Any:
     prepared = call.prepared
-    call.new_attempt()
     return new_request(
         prepared.method,
         engine.url(prepared.url),

@@ -4,7 +4,8 @@
 import pytest
 
 from dragoman.adapter.errors import FrameTooLargeError
-from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP, Frame, NdjsonDecoder, SseDecoder
+from dragoman.adapter.replies.framing import Frame, NdjsonDecoder, SseDecoder
+from dragoman.adapter.wire import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from dragoman.canonical.events import (
     ToolUseStart,
 )
 from dragoman.canonical.message import Channel, Message, MessageMetadata, MessageStatus, Role, StopReason
-from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
+from dragoman.canonical.message_fields import RoutingDecisionRecord, RoutingMode
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from tests.unit.adapter.replies.fold_deltas import fold_deltas
 

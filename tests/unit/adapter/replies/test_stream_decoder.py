@@ -17,7 +17,8 @@ from dragoman.adapter.errors import (
     RequestError,
     StreamTruncatedError,
 )
-from dragoman.adapter.replies.stream_decoder import replay, wrap_malformed
+from dragoman.adapter.replies.error_context import wrap_malformed
+from dragoman.adapter.replies.stream_decoder import replay
 from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
 from dragoman.canonical.message import MessageStatus
 from tests.unit.adapter.toy_adapter import ToyAdapter, ToyDecoder, lines, pieces

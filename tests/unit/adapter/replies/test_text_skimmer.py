@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dragoman import RequestContext, get_adapter
-from dragoman.adapter.contract import WireAdapter
 from dragoman.adapter.replies.stream_decoder import StreamDecoder, replay
+from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.blocks import ToolUseBlock
 from dragoman.errors import MalformedReplyError, StreamTruncatedError
 from dragoman.events import ErrorEvent, MessageComplete, StreamEvent, TextDelta

@@ -1,7 +1,7 @@
 """Pairing by example: calls and results in every kind of disorder."""
 
 from dragoman.adapter.losses import Loss, LossKind, Severity
-from dragoman.adapter.requests.history.pairing import INTERRUPTED_RESULT, CallKeys, pair_calls
+from dragoman.adapter.requests.pairing import INTERRUPTED_RESULT, CallKeys, pair_calls
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role

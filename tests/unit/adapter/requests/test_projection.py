@@ -7,7 +7,8 @@ import pytest
 from dragoman.adapter.errors import CriticalLossError, ProjectionError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ThinkingPolicy
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests.projection import Projection, Target, project
+from dragoman.adapter.requests.projection import Projection, project
+from dragoman.adapter.requests.request_builder import Target
 from dragoman.canonical.blocks import (
     AudioBlock,
     ContentBlock,

@@ -10,8 +10,7 @@ from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.adapter.losses import LossKind
 from dragoman.adapter.options import UsedOptions
 from dragoman.adapter.requests.option_table import OptionTable
-from dragoman.adapter.requests.projection import Target
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 
 TABLE = OptionTable(
     {

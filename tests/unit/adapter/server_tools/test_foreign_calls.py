@@ -7,7 +7,7 @@ import pytest
 
 from dragoman import AdapterOptions, Message, get_adapter
 from dragoman.adapter.losses import Loss
-from dragoman.adapter.server_tools.foreign import MAX_BLOCK, MAX_MESSAGE
+from dragoman.adapter.server_tools.native_calls import MAX_BLOCK, MAX_MESSAGE
 from dragoman.canonical.blocks import ProviderBlock, TextBlock
 from dragoman.canonical.message import MessageMetadata, Role
 from dragoman.errors import CriticalLossError

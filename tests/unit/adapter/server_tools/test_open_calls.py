@@ -6,7 +6,7 @@ from typing import Any
 
 from dragoman import Adapter, AdapterOptions, Message, RequestContext, get_adapter
 from dragoman.adapter.requests.turns import Turn
-from dragoman.adapter.server_tools.pairs import is_paused
+from dragoman.adapter.server_tools.native_calls import is_paused
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.blocks import ProviderBlock, TextBlock
 from dragoman.canonical.message import MessageMetadata, StopReason

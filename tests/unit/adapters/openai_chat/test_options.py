@@ -7,7 +7,7 @@ import pytest
 from dragoman.adapter.contract import NamedTool
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_adapters.openai_platform.strict_schema import strict_schema
+from dragoman_adapters.openai_platform.options import strict_schema
 from tests.tables import each_row
 from tests.unit.adapters.openai_chat.wire import adapter, encode_request, losses
 

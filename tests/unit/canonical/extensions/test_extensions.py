@@ -11,10 +11,9 @@ import pytest
 from pydantic import ValidationError
 
 from dragoman.canonical.blocks import FrozenModel
-from dragoman.canonical.extensions.delegation import DelegationExtension, DelegationHop
 from dragoman.canonical.extensions.extensions import AgentExtension, ConversationContext, Extensions
 from dragoman.canonical.extensions.security import DataPolicy, SecurityExtension, SubjectExtension, SubjectType
-from dragoman.canonical.extensions.slots import HttpExtension
+from dragoman.canonical.extensions.slots import DelegationExtension, DelegationHop, HttpExtension
 from dragoman.canonical.message import Message
 from dragoman.policy import extensions
 from tests.unit.canonical.extensions.samples import FULL, HOP, full

@@ -22,7 +22,7 @@ from dragoman.canonical.blocks import (
     UnknownBlock,
 )
 from dragoman.canonical.extensions.extensions import Extensions
-from dragoman.canonical.extensions.mcp import MCPExtension, ToolMetadata
+from dragoman.canonical.extensions.slots import MCPExtension, ToolMetadata
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.message_view.kinds import ACTIONS_BY_ROLE, KIND_BY_BLOCK, ViewAction, ViewKind
 from dragoman.canonical.message_view.parts import CalledTool, UnknownPartError, called_tools, content_of

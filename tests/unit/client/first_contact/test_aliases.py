@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman import AsyncSession, Client, RequestContext, Router, Session, Usage, ask, cost, get_adapter
-from dragoman.adapter.aliases import bundled_aliases
+from dragoman.adapter.names import bundled_aliases
 from dragoman.bulk import bulk
 from dragoman.errors import UnknownProviderError
 from dragoman.pricing import reprice

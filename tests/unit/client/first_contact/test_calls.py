@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import dragoman
 from dragoman import AdapterOptions, AsyncClient, Client, DragomanError, Session, ask
-from dragoman.adapter.foreign_names import _table
+from dragoman.adapter.names import _table
 from dragoman.adapter.options import AdapterOptions as Options
 from dragoman.batch import Batches
 from dragoman.bulk import bulk

@@ -12,8 +12,7 @@ from hypothesis.strategies import SearchStrategy
 from dragoman import Message
 from dragoman.canonical.message import MessageMetadata, StopReason
 from dragoman.formats import FormatError, MessageBody, MessageBodyError, MessageBodySchema
-from dragoman.formats.body.answer_reader import AnswerReader
-from dragoman.formats.body.json_tokenizer import BrokenJsonError, JsonTokenizer, TokenKind
+from dragoman.formats.body.answer_reader import AnswerReader, BrokenJsonError, JsonTokenizer, TokenKind
 from tests.sampling import examples
 from tests.tables import each_row
 from tests.unit.formats.body.strategies import SCENARIOS, bodies, bodies_obeying, schema, schemas

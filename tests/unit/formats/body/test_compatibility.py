@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dragoman.formats import MessageBody, MessageBodySchema, is_compatible
-from dragoman.formats.body.compatibility import MAX_STEPS, Compatibility
+from dragoman.formats.body.schema import MAX_STEPS, Compatibility
 from tests.laws.streams.call_counts import calls_of
 from tests.sampling import examples
 from tests.unit.formats.body.strategies import SCENARIOS, bodies_obeying, schema, schemas

@@ -27,7 +27,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import MessageMetadata
 from dragoman.formats import FormatError, MessageBody, from_acp, from_message_body, to_acp, to_message_body
-from dragoman.testing.conformance.round_trip import RoundTrip, iterate_blocks
+from dragoman.testing.conformance.laws.swaps import RoundTrip, iterate_blocks
 from dragoman.testing.strategies import messages
 from tests.sampling import examples
 from tests.unit.formats.body.strategies import HANDWRITTEN_ACP, HANDWRITTEN_BODY, SCENARIOS, bodies

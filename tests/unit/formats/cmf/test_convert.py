@@ -13,7 +13,7 @@ from dragoman.canonical.blocks import ResourceBlock, ThinkingBlock, ToolResultBl
 from dragoman.canonical.extensions.message_labels import with_message_labels
 from dragoman.canonical.message import StopReason
 from dragoman.formats import from_cmf, read_cmf_extensions, to_cmf
-from dragoman.formats.cmf.extensions import NOTE
+from dragoman.formats.cmf.convert import NOTE
 from tests.unit.formats.documents import BLOB, CALL, HANDWRITTEN_CMF, HANDWRITTEN_CMF_PARTS, everything
 
 

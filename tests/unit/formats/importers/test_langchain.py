@@ -97,7 +97,7 @@ def test_a_programs_own_data_is_no_object_of_langchain() -> None:
         ([{"content": "a"}], "$[0].type"),
         ([{"type": "human", "data": 5}], "$[0].data"),
         ([{"type": "human", "data": {"content": 5}}], "$[0].data.content"),
-        ([{"type": "human", "content": [{"type": "text"}]}], "$[0].content[0].text"),
+        ([{"type": "human", "content": [{"type": "text"}]}], "$[0].content[0]"),
         ({"messages": [{"type": "ai", "content": [{"type": "image_url"}]}]}, "$.messages[0].content[0].image_url"),
     ],
 )

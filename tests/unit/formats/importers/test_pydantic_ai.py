@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.canonical.blocks import AudioBlock, DocumentBlock, ImageBlock, ProviderBlock, TextBlock, VideoBlock
 from dragoman.canonical.message import MessageStatus, StopReason
-from dragoman.formats import FormatError, from_pydantic_ai
+from dragoman.formats import FormatError, from_pydantic_ai, read
 from tests.unit.formats.dump_files import dump
 
 
@@ -116,16 +116,24 @@ def test_request_settings_are_no_part_of_the_conversation() -> None:
     ("document", "path"),
     [
         ([{"kind": "request"}], "$[0].parts"),
-        ([{"kind": "question", "parts": []}], "$[0]"),
+        ([{"kind": "question", "parts": []}], "$[0].kind"),
         ([{"kind": "request", "parts": [{"part_kind": "user-prompt"}]}], "$[0].parts[0].content"),
         ([{"kind": "request", "parts": [5]}], "$[0].parts[0]"),
-        ([{"kind": "response", "parts": [], "usage": {"input_tokens": -1}}], "$[0].usage.input_tokens"),
+        ([{"kind": "response", "parts": [], "usage": 5}], "$[0].usage"),
     ],
 )
 def test_errors_have_the_path_of_the_fault(document: Any, path: str) -> None:
     with pytest.raises(FormatError) as caught:
         from_pydantic_ai(document)
     assert caught.value.path == path
+
+
+@pytest.mark.parametrize("field", [{"usage": {"input_tokens": -1}}, {"timestamp": "tomorrow"}])
+def test_a_count_or_a_time_that_is_none_is_left_out_with_a_loss(field: dict[str, Any]) -> None:
+    response = {"kind": "response", "parts": [{"part_kind": "text", "content": "Hi."}], **field}
+    found = read([response], "pydantic-ai")
+    assert found.messages[0].text == "Hi."
+    assert [loss.path.split(".")[1] for loss in found.losses] == list(field)
 
 
 def test_a_history_without_parts_is_empty() -> None:

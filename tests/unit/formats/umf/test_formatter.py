@@ -9,7 +9,7 @@ from dragoman import Message
 from dragoman.canonical.blocks import TextBlock, ToolUseBlock
 from dragoman.errors import ConfigurationError
 from dragoman.formats import ChatMLFormatter, from_chatml
-from dragoman.formats.umf import formatter as module
+from dragoman.formats.umf import convert as module
 
 _CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 

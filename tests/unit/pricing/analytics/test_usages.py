@@ -16,9 +16,9 @@ from dragoman.adapter.errors import ConfigurationError, MissingExtraError, Reque
 from dragoman.canonical.message import Message, MessageMetadata, MessageStatus
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.pricing import PriceTable, UsageRecord, price_table, reprice
+from dragoman.pricing.analytics.cost_lines import cost_line, sum_by_key
 from dragoman.pricing.analytics.rate_sheet import COUNTS
 from dragoman.pricing.analytics.usages import Usages
-from dragoman.pricing.cost_lines import cost_line, sum_by_key
 from tests.unit.pricing.tables import NOW, acme, write_table
 
 duckdb = pytest.importorskip("duckdb", reason="the extra `report` is not installed")

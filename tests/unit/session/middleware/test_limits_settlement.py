@@ -11,7 +11,7 @@ from dragoman import AdapterOptions, Message, get_adapter
 from dragoman.adapter.errors import ProviderError
 from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.limits.budget import Spend
-from dragoman.limits.usage import BYTES_PER_TOKEN
+from dragoman.limits.reservation import BYTES_PER_TOKEN
 from dragoman.policy import Pipeline, PolicyDeniedError
 from dragoman.pricing import price_table
 from dragoman.session import Budget

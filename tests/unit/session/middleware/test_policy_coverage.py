@@ -270,9 +270,9 @@ def test_sessions_send_requests_in_known_places_only() -> None:
         pattern = r"\.to_wire\(|transport(?:\([\w.]*\))?\.(?:send|stream)\b|runner\.(?:run|report)\b"
         for call in re.findall(pattern, source):
             found.setdefault(call, set()).add(path.name)
-    driver, following = {"turn_driver.py"}, {"background.py"}  # a reply that was asked for, and is not complete
+    driver, following = {"driver.py"}, {"background.py"}  # a reply that was asked for, and is not complete
     assert found == {
-        ".to_wire(": {"run.py", "preview.py"},  # a preview is not sent
+        ".to_wire(": {"driver.py", "preview.py"},  # a preview is not sent
         "transport.send": driver,
         "transport.stream": driver,
         "transport(send.adapter).send": following,

@@ -15,7 +15,7 @@ from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.blocks import ProviderBlock
 from dragoman.canonical.events import TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
 from dragoman.canonical.message import Message, MessageStatus
-from dragoman.canonical.native_tools import is_native_tool
+from dragoman.canonical.message_view.kinds import is_native_tool
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.policy import Pipeline, PolicyDeniedError
 from dragoman.session import Session, Tool

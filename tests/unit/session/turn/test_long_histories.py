@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from dragoman import AsyncSession, Message
-from dragoman.adapter.contract import WireAdapter
+from dragoman.adapter.wire_adapter import WireAdapter
 from tests.benchmarks.wires import WIRES
 
 

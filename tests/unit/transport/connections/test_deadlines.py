@@ -61,7 +61,7 @@ def test_a_connection_has_a_limit_of_its_own(driver: Driver, monkeypatch: pytest
 
 def test_lookups_share_a_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many calls wait for names, there are never more than the maximum of threads, and all of them end."""
-    from dragoman.transport.engines.resolver import Resolver
+    from dragoman.transport.engines.network import Resolver
 
     running, most = 0, 0
     lock, go_on = threading.Lock(), threading.Event()

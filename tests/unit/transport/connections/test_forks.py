@@ -15,7 +15,7 @@ import pytest
 
 from dragoman import Budget, DragomanError, Limit, Limits, Session
 from dragoman.testing.faults.server import FaultyServer, HttpReply, Pause, ReceivedRequest, json_reply, sse_reply
-from dragoman.transport.engines.resolver import resolver
+from dragoman.transport.engines.network import resolver
 from dragoman.transport.retry import RetryQuota
 from tests.unit.session.handwritten_replies import handwritten_anthropic
 from tests.unit.transport.connections.fork_program import MODEL

@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from dragoman.adapter.errors import RequestTimeoutError
-from dragoman.transport.engines.pool import IDLE_SECONDS, Pool, Slot, acquire
-from dragoman.transport.engines.task_pool import acquire_async
+from dragoman.transport.engines.loop_pools import LoopPools
+from dragoman.transport.engines.pool import IDLE_SECONDS, Pool, Slot, wait_for_slot
 
 CLIENT_SIZE = 2
 
@@ -17,6 +17,16 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def acquire(pool: Pool[str], seconds: float | None) -> Slot[str]:
+    """Take a free client, or wait for one, as the sync transport does."""
+    return pool.take() or wait_for_slot(pool, seconds)
+
+
+async def acquire_async(pool: Pool[str], seconds: float | None) -> Slot[str]:
+    """As the async transport does."""
+    return pool.take() or await LoopPools.wait_for_slot(pool, seconds)
 
 
 def make_pool(max_connections: int) -> tuple[Pool[str], list[int], Clock]:

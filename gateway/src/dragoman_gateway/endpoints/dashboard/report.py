@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -14,9 +15,8 @@ from dragoman.store import SessionRecord, Store, StoreError
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import keys, spend
 from dragoman_gateway.keys.ledger import Statement
-from dragoman_gateway.running.activity import Activity, Figures, Running
 from dragoman_gateway.running.generation import Gateway
-from dragoman_gateway.running.services import Services
+from dragoman_gateway.running.metrics import Figures, Metrics, Running
 
 MAX_REPLIES = 20_000
 """The most replies of the store that one page reads: more would slow the requests of the process down."""
@@ -100,57 +100,57 @@ class Report:
 
 async def make_report(gateway: Gateway, days: int, cursor: str | None) -> Report:
     """Return the report of the last days, today included. Raises StoreError for an invalid cursor."""
-    status, activity, now = gateway.whole_status(), Activity(), datetime.now(UTC)
-    activity.add(status.activity)
+    status, metrics, now = gateway.whole_status(), Metrics(), datetime.now(UTC)
+    metrics.add(status.metrics)
     first = (now - timedelta(days=days - 1)).replace(hour=0, minute=0, second=0, microsecond=0)
     spent, spent_by_day, names = await _read_spend(gateway.services.database, (first - _EPOCH).days)
     store, behind = gateway.current.client.config.store, gateway.current.deferred_store
     stored = None
     if isinstance(store, Store) and (behind is None or behind.is_available):
-        stored = await _read_stored(store, first, cursor)
+        try:
+            async with asyncio.timeout(_STORE_SECONDS):
+                stored = await asyncio.to_thread(read_store, store, first, cursor)
+        except TimeoutError:
+            pass
+        except StoreError as error:
+            if error.__cause__ is None:  # the database's own errors have one
+                raise
+    budgets: Mapping[str, Statement] = {}
+    if spent is not None:
+        services = gateway.services
+        bounded = {scope: each.budgets for scope, each in services.cache.all_allowances().items() if each.budgets}
+        with suppress(DatabaseUnavailableError):
+            budgets = await services.admission.ledger.statements(bounded)
     return Report(
         now=now,
-        since=activity.since,
+        since=metrics.since,
         days=days,
-        total=activity.total(),
-        by_model=activity.by("model"),
-        by_key=activity.by("key_id"),
-        by_day=activity.by("day"),
+        total=metrics.total(),
+        by_model=metrics.by("model"),
+        by_key=metrics.by("key_id"),
+        by_day=metrics.by("day"),
         running=sorted(status.running, key=lambda each: -each.seconds),
         workers=status.workers,
         waiting={kind: number for kind, number in status.waiting.items() if number},
         dropped={kind: number for kind, number in status.dropped.items() if number},
-        failures=failures_of(activity),
+        failures=failures_of(metrics),
         spent=spent,
         spent_by_day=spent_by_day,
-        budgets={} if spent is None else await _read_budgets(gateway.services),
+        budgets=budgets,
         key_names=names,
         stored=stored,
         store_is_away=stored is None and isinstance(store, Store),
     )  # fmt: skip
 
 
-def failures_of(activity: Activity) -> list[Failures]:
+def failures_of(metrics: Metrics) -> list[Failures]:
     """Return the errors by provider and model, the most frequent of each first."""
     found: list[Failures] = []
-    for name, figures in activity.by("model").items():
+    for name, figures in metrics.by("model").items():
         provider, colon, model = name.partition(":")
         ours = (provider, model) if colon else ("", name)
         found += [Failures(*ours, error, number) for error, number in figures.failures.most_common()]
     return found
-
-
-async def _read_stored(store: Store, since: datetime, cursor: str | None) -> Stored | None:
-    """Return what the store has; None if it does not answer. Raises StoreError for an invalid cursor."""
-    try:
-        async with asyncio.timeout(_STORE_SECONDS):
-            return await asyncio.to_thread(read_store, store, since, cursor)
-    except TimeoutError:
-        return None
-    except StoreError as error:
-        if error.__cause__ is None:  # the database's own errors have one
-            raise
-        return None
 
 
 def read_store(store: Store, since: datetime, cursor: str | None) -> Stored:
@@ -203,12 +203,3 @@ async def _read_spend(
         return await database.read(work)
     except DatabaseUnavailableError:
         return None, {}, {}
-
-
-async def _read_budgets(services: Services) -> Mapping[str, Statement]:
-    """Return what each scope with budgets has spent and reserved; nothing if the database does not answer."""
-    budgets = {scope: each.budgets for scope, each in services.cache.all_allowances().items() if each.budgets}
-    try:
-        return await services.admission.ledger.statements(budgets)
-    except DatabaseUnavailableError:
-        return {}

@@ -1,6 +1,11 @@
-"""The addresses of the page."""
+"""The addresses of the page, and who may see it."""
 
 import asyncio
+import base64
+import binascii
+from contextlib import suppress
+from functools import partial
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -12,11 +17,15 @@ from dragoman.errors import DragomanError, PermissionDeniedError
 from dragoman.logs import get_logger
 from dragoman.store import SessionNotFoundError, Store, StoreError
 from dragoman.view import page as conversation_page
+from dragoman_gateway.access import Access, OpenAccess
+from dragoman_gateway.access.page_rules import PAGE_HEADERS
+from dragoman_gateway.bodies.read import read_headers
 from dragoman_gateway.endpoints.dashboard import render
 from dragoman_gateway.endpoints.dashboard.report import make_report
-from dragoman_gateway.endpoints.dashboard.sign_in import COOKIE, check_admin
 from dragoman_gateway.errors import ClientError
+from dragoman_gateway.keys.access import presented_secret
 from dragoman_gateway.running.generation import Gateway
+from dragoman_gateway.settings import LOOPBACK
 
 logger = get_logger("dragoman.gateway")
 
@@ -31,6 +40,8 @@ _HEADERS = {
 }
 _CONVERSATION_POLICY = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 """The page of a conversation names what it loads itself."""
+COOKIE = "dragoman_gateway_key"
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 
 
 def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function inside is a page
@@ -52,7 +63,10 @@ def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function insi
         if not isinstance(store, Store):
             return _html(render.render_message("This gateway has no store."), 404)
         try:
-            text = await asyncio.to_thread(_render_conversation, store, request.path_params["session_id"])
+            stored = await asyncio.to_thread(store.load, request.path_params["session_id"])
+            title = stored.record.title or stored.id
+            render_stored = partial(conversation_page, title=title, attempts=stored.attempts, raw=False)
+            text = await asyncio.to_thread(render_stored, stored.messages)
         except SessionNotFoundError:
             return _html(render.render_message("There is no such conversation."), 404)
         except DragomanError as error:
@@ -93,10 +107,34 @@ def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function insi
     ]
 
 
+async def _check_admin(access: Access, request: Request) -> None:
+    """Let a holder of an admin key in, or anyone at this computer while the gateway has no keys. Raises
+    AuthenticationError without a valid key, PermissionDeniedError, and ClientError for two keys."""
+    sent = read_headers(request.scope)
+    scheme, _, value = sent.get("authorization", "").partition(" ")
+    secret = None
+    if scheme.lower() == "basic":
+        with suppress(binascii.Error, UnicodeDecodeError):
+            secret = base64.b64decode(value, validate=True).decode().partition(":")[2]  # any name may stand before it
+    secret = secret or presented_secret(sent) or request.cookies.get(COOKIE)
+    headers = {name: sent[name] for name in PAGE_HEADERS if name in sent}
+    caller = await access.authenticate({**headers, "x-api-key": secret} if secret else headers)
+    if isinstance(access, OpenAccess) and caller.key_id is None:
+        # The host is checked because any web site can give its own name this computer's address.
+        is_local = False
+        if request.client is not None and not any(name in request.headers for name in _FORWARDED):
+            with suppress(ValueError):
+                is_local = ip_address(request.client.host).is_loopback and request.url.hostname in LOOPBACK
+        if not is_local:
+            raise PermissionDeniedError("without keys, this page is for this computer alone", status=403)
+    elif not caller.admin:
+        raise PermissionDeniedError("this page needs an admin key", status=403)
+
+
 async def _refuse(gateway: Gateway, request: Request) -> Response | None:
     """Return the answer to a request without an admin key; None if it has one."""
     try:
-        await check_admin(gateway.current.access, request)
+        await _check_admin(gateway.current.access, request)
     except PermissionDeniedError as error:
         return _html(render.render_sign_in(refused=f"{str(error).capitalize()}."), 403)
     except ClientError as error:
@@ -109,12 +147,6 @@ async def _refuse(gateway: Gateway, request: Request) -> Response | None:
         refused = "That key is missing or invalid." if tried else ""
         return _html(render.render_sign_in(refused=refused), 401, {"www-authenticate": 'Bearer realm="gateway"'})
     return None
-
-
-def _render_conversation(store: Store, session_id: str) -> str:
-    stored = store.load(session_id)
-    title = stored.record.title or stored.id
-    return conversation_page(stored.messages, title=title, attempts=stored.attempts, raw=False)
 
 
 def _unread(error: Exception) -> Response:

@@ -19,8 +19,7 @@ from dragoman_gateway.access.page_rules import is_json
 from dragoman_gateway.access.spelling import check_spelling
 from dragoman_gateway.access.wire_fields import wire_objects
 from dragoman_gateway.bodies.read import parse_object, read_body
-from dragoman_gateway.endpoints.endpoint import Endpoint
-from dragoman_gateway.endpoints.exchange import Exchange
+from dragoman_gateway.endpoints.endpoint import Endpoint, Exchange
 from dragoman_gateway.errors import DeniedError, ModelDeniedError
 from dragoman_gateway.json import dumps, loads
 from dragoman_gateway.keys.access import presented_secret

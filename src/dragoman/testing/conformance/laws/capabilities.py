@@ -2,17 +2,31 @@
 
 from collections.abc import Iterator
 
-from dragoman.adapter.facts.capabilities import ABSENT, EMULATED, NATIVE
-from dragoman.adapter.losses import Loss, LossKind
-from dragoman.canonical.blocks import TextBlock, ThinkingBlock, ToolUseBlock
+from dragoman.adapter.errors import CriticalLossError
+from dragoman.adapter.facts.capabilities import ABSENT, EMULATED, NATIVE, AdapterCapabilities
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    MediaSource,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    VideoBlock,
+)
 from dragoman.canonical.events import ToolUseEnd, ToolUseInputDelta
 from dragoman.canonical.message import Channel, Message, MessageMetadata, Role
-from dragoman.testing.conformance.laws.contract import SCHEMA, TOOL
 from dragoman.testing.conformance.subject import (
+    SCHEMA,
+    TOOL,
     NotTriedError,
     Subject,
     collect_texts,
     fit_to_wire,
+    is_option_lost,
     losses_of_message,
     parse_body,
 )
@@ -22,9 +36,23 @@ from dragoman.testing.stream_laws import Trial
 _HI = Message.user("Hi")
 _FIELD = "answer_in_metres"
 
+Media = type[ImageBlock] | type[AudioBlock] | type[VideoBlock] | type[DocumentBlock]
 
-def _is_option_lost(losses: tuple[Loss, ...], name: str) -> bool:
-    return any(loss.kind is LossKind.OPTION and loss.reason.startswith(f"{name}:") for loss in losses)
+# Bytes with the signatures of such files.
+_DATA = {
+    ImageBlock: "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk",
+    AudioBlock: "UklGRiQAAABXQVZFZm10IBAAAAABAAEA",
+    VideoBlock: "AAAAGGZ0eXBpc29tAAAAAGlzb21pc28y",
+    DocumentBlock: "JVBERi0xLjQKJcOkw7zDtsOfCjIgMCBv",
+}
+_LIKELY = {
+    ImageBlock: "image/png",
+    AudioBlock: "audio/wav",
+    VideoBlock: "video/mp4",
+    DocumentBlock: "application/pdf",
+}
+_LINK = "https://example.org/a-file-of-the-kit"
+_UNKNOWN_TYPE = "application/x-unheard-of"
 
 
 def tools(subject: Subject) -> Iterator[Trial]:
@@ -53,11 +81,10 @@ def tools(subject: Subject) -> Iterator[Trial]:
 def forced_tool_choice(subject: Subject) -> Iterator[Trial]:
     """If forced tool choice is declared, the request demands the tool; otherwise the demand is a named loss."""
     rule = subject.adapter.capabilities.forced_tool_choice
-    if not subject.adapter.capabilities.supports_tools:
-        raise NotTriedError("the model calls no tools")
+    subject.require_tools()
     plain = subject.write([_HI], [TOOL])
     request = subject.write([_HI], [TOOL], tool_choice="required")
-    lost, sent = _is_option_lost(request.losses, "tool_choice"), request.body != plain.body
+    lost, sent = is_option_lost(request.losses, "tool_choice"), request.body != plain.body
     faults = [f"declared {rule}, and lost"] if rule == "allowed" and lost else []
     faults += [f"declared {rule}, and not a named loss"] if rule == "never" and not lost else []
     faults += ["neither asked for nor lost"] if not (sent or lost) else []
@@ -66,8 +93,8 @@ def forced_tool_choice(subject: Subject) -> Iterator[Trial]:
 
 def parallel_calls(subject: Subject) -> Iterator[Trial]:
     """Two calls of one message come back as two calls of one turn, with both answers."""
-    declared_capabilities = subject.adapter.capabilities
-    if not (declared_capabilities.supports_tools and declared_capabilities.supports_parallel_tool_calls):
+    facts = subject.adapter.capabilities
+    if not (facts.supports_tools and facts.supports_parallel_tool_calls):
         raise NotTriedError("not declared")
     calls = [ToolUseBlock(id=f"tu_kit{n}", name="look_up", input={_FIELD: n}) for n in (1, 2)]
     answers = [Message.tool(call.id, f"Answer {number}.") for number, call in enumerate(calls, 1)]
@@ -87,8 +114,7 @@ def system_prompt(subject: Subject) -> Iterator[Trial]:
 
 def instructions_keep_their_order(subject: Subject) -> Iterator[Trial]:
     """Each instruction arrives, before the conversation and within it, in the order of the history."""
-    if not subject.adapter.capabilities.supports_system_prompt:
-        raise NotTriedError("the model takes no instructions at all")
+    _require_instructions(subject)
     texts = ["Be brief.", "Write English.", "How far is it?", "It is 7 metres.", "Write French.", "Go on."]
     roles = (Role.SYSTEM, Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.SYSTEM, Role.USER)
     history = [Message(role=role, content=(TextBlock(text=text),)) for role, text in zip(roles, texts, strict=True)]
@@ -102,18 +128,21 @@ def instructions_keep_their_order(subject: Subject) -> Iterator[Trial]:
 
 def developer_role(subject: Subject) -> Iterator[Trial]:
     """If the developer role is declared, such a message keeps it; otherwise the role is a named loss."""
-    declared_capabilities = subject.adapter.capabilities
-    if not declared_capabilities.supports_system_prompt:
-        raise NotTriedError("the model takes no instructions at all")
-    yield _role(subject, Role.DEVELOPER, bool(declared_capabilities.supports_developer_role), leading=True)
+    _require_instructions(subject)
+    yield _role(subject, Role.DEVELOPER, bool(subject.adapter.capabilities.supports_developer_role), leading=True)
 
 
 def mid_conversation_system(subject: Subject) -> Iterator[Trial]:
     """If declared, a system message in the middle keeps its role; otherwise the role is a named loss."""
-    declared_capabilities = subject.adapter.capabilities
-    if not declared_capabilities.supports_system_prompt:
+    _require_instructions(subject)
+    yield _role(
+        subject, Role.SYSTEM, bool(subject.adapter.capabilities.supports_mid_conversation_system), leading=False
+    )
+
+
+def _require_instructions(subject: Subject) -> None:
+    if not subject.adapter.capabilities.supports_system_prompt:
         raise NotTriedError("the model takes no instructions at all")
-    yield _role(subject, Role.SYSTEM, bool(declared_capabilities.supports_mid_conversation_system), leading=False)
 
 
 def _role(subject: Subject, role: Role, declared: bool, *, leading: bool) -> Trial:
@@ -161,10 +190,10 @@ def channels(subject: Subject) -> Iterator[Trial]:
 
 def own_thinking(subject: Subject) -> Iterator[Trial]:
     """The model gets its own signed thinking back if its policy reads it; otherwise it is a named loss."""
-    declared_capabilities = subject.adapter.capabilities
-    if not declared_capabilities.supports_thinking:
+    facts = subject.adapter.capabilities
+    if not facts.supports_thinking:
         raise NotTriedError("the model does not think")
-    yield _thinking(subject, subject.model, can_read=declared_capabilities.thinking_policy.can_read(subject.model))
+    yield _thinking(subject, subject.model, can_read=facts.thinking_policy.can_read(subject.model))
 
 
 def foreign_thinking(subject: Subject) -> Iterator[Trial]:
@@ -206,8 +235,8 @@ def thinking_in_replies(subject: Subject) -> Iterator[Trial]:
 
 def calls_in_streams(subject: Subject) -> Iterator[Trial]:
     """Calls stream in pieces if declared as native; emulated streams may hold them whole."""
-    declared_capabilities = subject.adapter.capabilities
-    support = declared_capabilities.supports_streaming_tool_calls
+    facts = subject.adapter.capabilities
+    support = facts.supports_streaming_tool_calls
     if not support:
         raise NotTriedError("not declared: with tools, a whole reply is asked for")
     for wire in subject.require_wires():
@@ -216,7 +245,7 @@ def calls_in_streams(subject: Subject) -> Iterator[Trial]:
         first = next((event.tool_use_id for event in events if isinstance(event, ToolUseInputDelta)), None)
         pieces = sum(isinstance(event, ToolUseInputDelta) and event.tool_use_id == first for event in events)
         faults = [] if ended == [call.input for call in SHORT.calls] else [f"the calls end with {ended}"]
-        if declared_capabilities.supports_tools and support is NATIVE and pieces < 2:
+        if facts.supports_tools and support is NATIVE and pieces < 2:
             faults.append(f"declared {support}, came in {pieces} pieces")
         yield Trial(str(support), tuple(faults), "carried")
 
@@ -239,7 +268,7 @@ def structured_output(subject: Subject) -> Iterator[Trial]:
     """A schema is sent as declared: without a loss if native, with one if emulated; if absent, it is a named loss."""
     support = subject.adapter.capabilities.supports_structured_output
     request = subject.write([_HI], output_schema=SCHEMA)
-    lost, sent = _is_option_lost(request.losses, "output_schema"), _FIELD in collect_texts(parse_body(request.body))
+    lost, sent = is_option_lost(request.losses, "output_schema"), _FIELD in collect_texts(parse_body(request.body))
     expected = {NATIVE: (False, True), EMULATED: (True, True), ABSENT: (True, False)}[support]
     fault = f"declared {support}: {'lost' if lost else 'not lost'}, {'sent' if sent else 'not sent'}"
     yield Trial(str(support), () if (lost, sent) == expected else (fault,), "carried" if sent else "named as lost")
@@ -250,7 +279,7 @@ def prompt_caching(subject: Subject) -> Iterator[Trial]:
     support = subject.adapter.capabilities.supports_prompt_caching
     history = [Message.system("Be brief."), _HI]
     request, plain = subject.write(history, prompt_cache="1h"), subject.write(history)
-    lost, sent = _is_option_lost(request.losses, "prompt_cache"), request.body != plain.body
+    lost, sent = is_option_lost(request.losses, "prompt_cache"), request.body != plain.body
     faults = [] if sent or lost else ["neither asked for nor a note"]
     faults += [f"declared {support}, and asked for"] if not support and sent else []
     yield Trial(str(support), tuple(faults), "carried" if sent else "named as lost")
@@ -263,7 +292,7 @@ def sampling(subject: Subject) -> Iterator[Trial]:
     carried: list[str] = []
     for name in ("temperature", "top_p"):
         request = subject.write([_HI], [], **{name: 0.25})
-        lost = _is_option_lost(request.losses, name)
+        lost = is_option_lost(request.losses, name)
         back = getattr(subject.read(request).options, name)
         carried += [] if lost else [name]
         faults = [f"declared {rule}, and sent"] if rule == "never" and not lost else []
@@ -278,7 +307,158 @@ def stop_sequences(subject: Subject) -> Iterator[Trial]:
     limit = subject.adapter.capabilities.max_stop_sequences
     given = tuple(f"STOP{number}" for number in range((limit or 0) + 1 if limit is not None else 3))
     request = subject.write([_HI], stop_sequences=given)
-    back, lost = subject.read(request).options.stop_sequences, _is_option_lost(request.losses, "stop_sequences")
+    back, lost = subject.read(request).options.stop_sequences, is_option_lost(request.losses, "stop_sequences")
     faults = [] if lost is (limit is not None) else [f"{len(given)} of {limit}: lost {lost}"]
     faults += [] if back == given[:limit] else [f"{given[:limit]} came back as {back}"]
     yield Trial(f"{len(given)} of {limit}", tuple(faults), "carried" if back else "named as lost")
+
+
+def images(subject: Subject) -> Iterator[Trial]:
+    """Images are sent with their data if declared, and are a named loss otherwise."""
+    yield from _check_medium(subject, ImageBlock, "supports_images")
+
+
+def audio(subject: Subject) -> Iterator[Trial]:
+    """Audio is sent with its data if declared, and is a named loss otherwise."""
+    yield from _check_medium(subject, AudioBlock, "supports_audio")
+
+
+def video(subject: Subject) -> Iterator[Trial]:
+    """Video is sent with its data if declared, and is a named loss otherwise."""
+    yield from _check_medium(subject, VideoBlock, "supports_video")
+
+
+def documents(subject: Subject) -> Iterator[Trial]:
+    """Documents are sent with their data if declared, and are a named loss otherwise."""
+    yield from _check_medium(subject, DocumentBlock, "supports_documents")
+
+
+def media_by_url(subject: Subject) -> Iterator[Trial]:
+    """A media URL is sent unchanged if declared, and is a named loss otherwise."""
+    facts = subject.adapter.capabilities
+    if not facts.supports_images:
+        raise NotTriedError("the model takes no images, by link or otherwise")
+    takes_urls = bool(facts.supports_media_urls) and "url" in facts.media_sources.get("image", ("url",))
+    block = ImageBlock(source=MediaSource(kind="url", data=_LINK), media_type=_type(ImageBlock, facts))
+    yield _trial(subject, block, "by link", taken=takes_urls)
+
+
+def media_in_answers(subject: Subject) -> Iterator[Trial]:
+    """An image in a tool's answer is sent as declared, inside or right after it; otherwise it is a named loss."""
+    facts = subject.adapter.capabilities
+    if not (facts.supports_tools and facts.supports_images):
+        raise NotTriedError("the model takes no images, or calls no tools")
+    image = _block(ImageBlock, "base64", _type(ImageBlock, facts))
+    call = ToolUseBlock(id="tu_kit", name="look", input={})
+    result = ToolResultBlock(tool_use_id="tu_kit", content=(TextBlock(text="Seen."), image))
+    answer = Message(role=Role.TOOL, content=(result,))
+    request = subject.write([Message.user("Look."), Message.assistant([call]), answer])
+    kinds = {loss.kind for loss in losses_of_message(request.losses, answer)}
+    arrived = _arrives(subject, request.body, image)
+    support = facts.supports_tool_result_media
+    faults = []
+    if arrived != bool(support):
+        faults.append(f"declared {support}, and it {'arrives' if arrived else 'does not arrive'}")
+    if support is ABSENT and LossKind.MEDIA not in kinds:
+        faults.append("lost without a report")
+    if support is EMULATED and LossKind.FLATTENED not in kinds:
+        faults.append("moved after the answer without a report")
+    yield Trial(f"in an answer: {support}", tuple(faults), "carried" if arrived else "named as lost")
+
+
+def _check_medium(subject: Subject, kind: Media, field: str) -> Iterator[Trial]:
+    """Try a kind of media in all declared sources and types, and in one that is not declared."""
+    facts = subject.adapter.capabilities
+    if not getattr(facts, field):
+        yield _trial(subject, _block(kind, "base64", _LIKELY[kind]), "by base64", taken=False)
+        return
+    sources = [each for each in facts.media_sources.get(_name(kind), ("base64",)) if each in ("base64", "url", "text")]
+    types, likely = _types(kind, facts), (_type(kind, facts),)
+    for source in sources:
+        if source == "url" and not facts.supports_media_urls:
+            continue
+        sent_types: tuple[str | None, ...] = likely
+        if source == "base64":
+            sent_types = types or likely
+        elif source == "text":
+            sent_types = ("text/plain" if "text/plain" in (types or ("text/plain",)) else None,)
+        for media_type in sent_types:
+            yield _trial(subject, _block(kind, source, media_type), f"{media_type} by {source}", taken=True)
+    if types and "base64" in sources:
+        yield _trial(subject, _block(kind, "base64", _UNKNOWN_TYPE), _UNKNOWN_TYPE, taken=False)
+
+
+def _name(kind: Media) -> str:
+    return kind.model_fields["type"].default  # type: ignore[no-any-return]
+
+
+def _types(kind: Media, facts: AdapterCapabilities) -> tuple[str, ...]:
+    """The declared media types; empty if all are accepted."""
+    declared = facts.accepted_media_types.get(_name(kind), ())
+    return declared or (facts.accepted_image_media_types if kind is ImageBlock else ())
+
+
+def _type(kind: Media, facts: AdapterCapabilities) -> str:
+    declared = _types(kind, facts)
+    return _LIKELY[kind] if not declared or _LIKELY[kind] in declared else declared[0]
+
+
+def _block(kind: Media, source: str, media_type: str | None) -> ContentBlock:
+    data = {"url": _LINK, "text": "Plain words of the kit."}.get(source, _DATA[kind])
+    if kind is DocumentBlock and media_type != _LIKELY[kind] and source == "base64":  # some are sent as text
+        data = "UGxhaW4gd29yZHMgb2YgdGhlIGtpdC4="
+    named = {"title": "offer.pdf"} if kind is DocumentBlock else {"detail": "low"} if kind is ImageBlock else {}
+    where = MediaSource.model_validate({"kind": source, "data": data})
+    return kind.model_validate({"source": where, "media_type": media_type, **named})
+
+
+def _trial(subject: Subject, block: ContentBlock, what: str, *, taken: bool) -> Trial:
+    roles = subject.adapter.capabilities.media_roles
+    role = Role.USER if "user" in roles or not roles else Role(roles[0])
+    message = Message(role=role, content=(TextBlock(text="Look at this."), block))
+    request = subject.write([message])
+    losses = losses_of_message(request.losses, message)
+    arrived = _arrives(subject, request.body, block)
+    faults = []
+    if taken and not arrived:
+        faults.append("declared, and not on the wire")
+    if taken and arrived and (back := _read_back(subject, request.body, block)) is not None:
+        changed = []
+        for name in ("media_type", "title", "detail"):
+            sent, found = getattr(block, name, None), getattr(back, name, None)
+            if sent is not None and found != sent and not (name == "media_type" and found is None):
+                changed.append(f"the {name} {sent!r} came back as {found!r}")
+        if len(changed) > len(losses):
+            faults.append(f"{' and '.join(changed)}, with {len(losses)} losses")
+    if not taken:
+        if arrived:
+            faults.append("on the wire, although it is not declared")
+        if not any(loss.kind is LossKind.MEDIA and loss.severity is Severity.WARNING for loss in losses):
+            faults.append("not declared, and lost without a report")
+        try:
+            subject.write([message.model_copy(update={"metadata": MessageMetadata(critical=(1,))})])
+            faults.append("lost although it was marked critical")
+        except CriticalLossError:
+            pass
+    return Trial(what, tuple(faults), "carried" if arrived else "named as lost")
+
+
+def _arrives(subject: Subject, body: bytes, block: ContentBlock) -> bool:
+    """Whether the block's data is on the wire, unchanged or as the adapter reads it back."""
+    assert isinstance(block, ImageBlock | AudioBlock | VideoBlock | DocumentBlock)
+    texts = collect_texts(parse_body(body))
+    if block.source.kind == "url":  # a link is a text of its own, not the data of a `data:` URL
+        texts = f"\n{texts}\n"
+        found = f"\n{block.source.data}\n" in texts
+    else:
+        found = any(form in texts for form in (block.source.data, "Plain words of the kit."))
+    return found or _read_back(subject, body, block) is not None
+
+
+def _read_back(subject: Subject, body: bytes, block: ContentBlock) -> ContentBlock | None:
+    """Return the block with the same source that the adapter reads from the request."""
+    source = getattr(block, "source", None)
+    blocks = [
+        each for message in subject.adapter.from_wire_request(body, subject.context())[0] for each in message.content
+    ]
+    return next((each for each in blocks if getattr(each, "source", None) == source), None)

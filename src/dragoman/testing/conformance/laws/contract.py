@@ -13,27 +13,23 @@ from typing import Any
 from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool
 from dragoman.adapter.errors import DragomanError, RequestError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities
-from dragoman.adapter.losses import Loss, LossKind
+from dragoman.adapter.losses import Loss
 from dragoman.adapter.registry import adapter_class, get_adapter, providers
-from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.message import Message, write_message
-from dragoman.canonical.tools import ToolDefinition
 from dragoman.testing.conformance.generate import History, generate_histories
-from dragoman.testing.conformance.shrink import check_histories
-from dragoman.testing.conformance.subject import NotTriedError, Subject, parse_body
+from dragoman.testing.conformance.subject import (
+    SCHEMA,
+    NotTriedError,
+    Subject,
+    is_option_lost,
+    over_histories,
+    parse_body,
+)
 from dragoman.testing.network import block_network
 from dragoman.testing.stream_laws import Trial
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _SECRET_HEADERS = {"authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"}
-
-SCHEMA = {
-    "type": "object",
-    "properties": {"answer_in_metres": {"type": "integer"}},
-    "required": ["answer_in_metres"],
-    "additionalProperties": False,
-}
-TOOL = ToolDefinition(name="look_up", description="Looks up how far it is.", input_schema=SCHEMA)
 
 
 def declares_itself(subject: Subject) -> Iterator[Trial]:
@@ -69,17 +65,11 @@ def is_registered_by_name(subject: Subject) -> Iterator[Trial]:
     yield Trial(name, () if same else (f"the name gives {type(found).__qualname__}",))
 
 
-def writes_a_request(subject: Subject) -> Iterator[Trial]:
+@over_histories
+def writes_a_request(subject: Subject, history: History) -> Iterator[str]:
     """A history becomes bytes for a path, with losses, without a key and without a connection."""
-
-    def check(subject: Subject, history: History) -> Iterator[str]:
-        yield from _request_faults(subject.write(history))
-
     with block_network(allow=()):
-        yield from check_histories(subject, check)
-
-
-def _request_faults(request: WireRequest) -> Iterator[str]:
+        request = subject.write(history)
     if not request.method.isupper():
         yield f"the method {request.method!r}"
     if not request.path.startswith("/"):
@@ -92,20 +82,17 @@ def _request_faults(request: WireRequest) -> Iterator[str]:
         yield f"the header {', '.join(secret)}: keys are the transport's business"
 
 
-def leaves_the_history_unchanged(subject: Subject) -> Iterator[Trial]:
+@over_histories
+def leaves_the_history_unchanged(subject: Subject, history: History) -> Iterator[str]:
     """The same history gives the same bytes and losses, and does not change."""
-
-    def check(subject: Subject, history: History) -> Iterator[str]:
-        before = [write_message(message) for message in history]
-        first, second = subject.write(history), subject.write(history)
-        if first.body != second.body:
-            yield "other bytes the second time"
-        if first.losses != second.losses:
-            yield "other losses the second time"
-        if [write_message(message) for message in history] != before:
-            yield "the history changed"
-
-    yield from check_histories(subject, check)
+    before = [write_message(message) for message in history]
+    first, second = subject.write(history), subject.write(history)
+    if first.body != second.body:
+        yield "other bytes the second time"
+    if first.losses != second.losses:
+        yield "other losses the second time"
+    if [write_message(message) for message in history] != before:
+        yield "the history changed"
 
 
 _PROGRAM = """
@@ -157,18 +144,14 @@ def is_deterministic_across_processes(subject: Subject) -> Iterator[Trial]:
         yield Trial(f"hash seed {number}", () if same else (why[0],))
 
 
-def request_round_trips(subject: Subject) -> Iterator[Trial]:
+@over_histories
+def request_round_trips(subject: Subject, history: History) -> Iterator[str]:
     """Reading a request and writing it again gives the same request."""
-
-    def check(subject: Subject, history: History) -> Iterator[str]:
-        tools = [TOOL] if subject.adapter.capabilities.supports_tools else []
-        first = subject.write(history, tools)
-        read = subject.adapter.from_wire_request(first.body, subject.context())
-        again = subject.adapter.to_wire(*read)
-        if parse_body(again.body) != parse_body(first.body):
-            yield f"{first.body!r:.600} became {again.body!r:.600}"
-
-    yield from check_histories(subject, check)
+    first = subject.write(history, subject.tools)
+    read = subject.adapter.from_wire_request(first.body, subject.context())
+    again = subject.adapter.to_wire(*read)
+    if parse_body(again.body) != parse_body(first.body):
+        yield f"{first.body!r:.600} became {again.body!r:.600}"
 
 
 _INVALID_REQUESTS = (
@@ -249,15 +232,12 @@ _READ_BACK: tuple[tuple[str, Any], ...] = (
 def reports_unsent_options(subject: Subject) -> Iterator[Trial]:
     """Every option is in the request, or is a loss of the kind `option` whose reason begins with its name."""
     for name, value in OPTIONS:
-        tools = [TOOL] if subject.adapter.capabilities.supports_tools and name != "output_schema" else []
+        tools = subject.tools if name != "output_schema" else []
         if name in _ONLY_WITH_TOOLS and not tools:
             continue
         plain = subject.write([Message.user("Hi")], tools)
         request = subject.write([Message.user("Hi")], tools, **{name: value})
-        expected_prefixes = (f"{name}:", f"{_ALTERNATIVE_OPTIONS.get(name, name)}:")
-        lost = any(
-            loss.kind is LossKind.OPTION and loss.reason.startswith(expected_prefixes) for loss in request.losses
-        )
+        lost = is_option_lost(request.losses, name, _ALTERNATIVE_OPTIONS.get(name, name))
         sent = (request.body, request.path, dict(request.headers)) != (plain.body, plain.path, dict(plain.headers))
         fault = f"{value!r} is neither in the request nor named as lost"
         yield Trial(name, () if lost or sent else (fault,), "named as lost" if lost else "asked for")
@@ -266,11 +246,10 @@ def reports_unsent_options(subject: Subject) -> Iterator[Trial]:
 def options_come_back(subject: Subject) -> Iterator[Trial]:
     """An option that is sent without a loss is read back with its value, if the adapter reads it at all."""
     for name, value in _READ_BACK:
-        tools = [TOOL] if subject.adapter.capabilities.supports_tools else []
-        if name in _ONLY_WITH_TOOLS and not tools:
+        if name in _ONLY_WITH_TOOLS and not subject.tools:
             continue
-        request = subject.write([Message.user("Hi")], tools, **{name: value})
-        if any(loss.kind is LossKind.OPTION and loss.reason.startswith(f"{name}:") for loss in request.losses):
+        request = subject.write([Message.user("Hi")], subject.tools, **{name: value})
+        if is_option_lost(request.losses, name):
             continue
         back = getattr(subject.read(request).options, name)
         yield Trial(f"{name} {value!r}", () if back in (value, None) else (f"{value!r} came back as {back!r}",))
@@ -285,16 +264,10 @@ class _NewerOptions(AdapterOptions):
 
 def reports_unknown_options(subject: Subject) -> Iterator[Trial]:
     """An option that a later version adds is a loss of the kind `option` that begins with its name."""
-    losses = {
-        value: subject.adapter.to_wire(
-            [Message.user("Hi")], [], _NewerOptions(kit_option=value, context=subject.context())
-        ).losses
-        for value in (0.5, None)
-    }
-    named = {
-        value: any(loss.kind is LossKind.OPTION and loss.reason.startswith("kit_option:") for loss in found)
-        for value, found in losses.items()
-    }
+    named = {}
+    for value in (0.5, None):
+        options = _NewerOptions(kit_option=value, context=subject.context())
+        named[value] = is_option_lost(subject.adapter.to_wire([Message.user("Hi")], [], options).losses, "kit_option")
     fault = "it is neither sent nor named as lost: take the options from `RequestBuilder.used`, or use `UsedOptions`"
     yield Trial("an option that is set", () if named[0.5] else (fault,), "named as lost")
     yield Trial("an option that is not set", ("it is named as lost",) if named[None] else ())
@@ -307,7 +280,7 @@ def sends_no_default_options(subject: Subject) -> Iterator[Trial]:
     yield Trial("no options", tuple(f"lost: {reason}" for reason in lost))
     for name, value in _SINGLE_FIELDS:
         request = subject.write([Message.user("Hi")], [], **{name: value})
-        if any(loss.kind is LossKind.OPTION and loss.reason.startswith(name) for loss in request.losses):
+        if is_option_lost(request.losses, name):
             continue
         back = getattr(subject.read(request).options, name)
         yield Trial(name, () if back == value else (f"{value!r} came back as {back!r}",))
@@ -331,26 +304,23 @@ def passes_extra_and_headers(subject: Subject) -> Iterator[Trial]:
     yield Trial("extra and headers", tuple(faults))
 
 
-def never_loses_critical_content(subject: Subject) -> Iterator[Trial]:
+@over_histories
+def never_loses_critical_content(subject: Subject, history: History) -> Iterator[str]:
     """Losing content that is marked critical raises CriticalLossError; other critical content is sent."""
+    from dragoman.adapter.errors import CriticalLossError
 
-    def check(subject: Subject, history: History) -> Iterator[str]:
-        from dragoman.adapter.errors import CriticalLossError
-
-        lost_ids = {loss.message_id for loss in subject.write(history).losses if loss.severity == "warning"} - {""}
-        marked = [
-            message.model_copy(update={"metadata": message.metadata.model_copy(update={"critical": True})})
-            for message in history
-        ]
-        try:
-            subject.write(marked)
-        except CriticalLossError:
-            if not lost_ids:
-                yield "refused, although nothing would be lost"
-        except DragomanError as error:
-            yield f"{type(error).__name__}: {error}"
-        else:
-            if lost_ids:
-                yield "sent, although critical content is lost"
-
-    yield from check_histories(subject, check)
+    lost_ids = {loss.message_id for loss in subject.write(history).losses if loss.severity == "warning"} - {""}
+    marked = [
+        message.model_copy(update={"metadata": message.metadata.model_copy(update={"critical": True})})
+        for message in history
+    ]
+    try:
+        subject.write(marked)
+    except CriticalLossError:
+        if not lost_ids:
+            yield "refused, although nothing would be lost"
+    except DragomanError as error:
+        yield f"{type(error).__name__}: {error}"
+    else:
+        if lost_ids:
+            yield "sent, although critical content is lost"

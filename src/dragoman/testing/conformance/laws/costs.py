@@ -10,6 +10,7 @@ from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.replies.stream_decoder import decode_stream
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete
+from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.testing.conformance.subject import Subject, fit_to_wire, parse_body
 from dragoman.testing.sample_reply import PLAIN, SampleReply
@@ -112,8 +113,6 @@ def broken_replies(subject: Subject) -> Iterator[Trial]:
 
 def estimates(subject: Subject) -> Iterator[Trial]:
     """An estimate of a prompt is at least 1, the same each time, and grows with the text."""
-    from dragoman.canonical.message import Message
-
     short = [Message.user("How far is it?")]
     longer = [*short, Message.assistant("It is 7 metres. " * 40), Message.user("Thanks.")]
     one, again, more = (subject.adapter.estimate_input_tokens(each, []) for each in (short, short, longer))

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dragoman.adapter.errors import DragomanError, ProviderError, class_for_status
 from dragoman.adapter.wire import WireResponse
 from dragoman.testing.conformance.subject import NotTriedError, Subject
-from dragoman.testing.conformance.wire import FailedReply
 from dragoman.testing.stream_laws import Trial
 
 _STATUSES = (400, 401, 402, 403, 404, 408, 413, 422, 429, 500, 502, 503, 529)
@@ -58,10 +57,9 @@ def secrets(subject: Subject) -> Iterator[Trial]:
 
 def retry_after(subject: Subject) -> Iterator[Trial]:
     """The provider's time for a retry is kept, in seconds."""
-    error = subject.adapter.error(429, b"{}", {"retry-after": "7"})
-    yield Trial("retry-after: 7", () if error.retry_after == 7 else (f"kept as {error.retry_after}",))
-    error = subject.adapter.error(429, b"{}", {"retry-after": "soon"})
-    yield Trial("retry-after: soon", () if error.retry_after is None else (f"kept as {error.retry_after}",))
+    for written, due in (("7", 7), ("soon", None)):
+        error = subject.adapter.error(429, b"{}", {"retry-after": written})
+        yield Trial(f"retry-after: {written}", () if error.retry_after == due else (f"kept as {error.retry_after}",))
 
 
 def replies_raise(subject: Subject) -> Iterator[Trial]:
@@ -79,24 +77,20 @@ def replies_raise(subject: Subject) -> Iterator[Trial]:
             yield Trial(str(status), ("it was read as a message",))
 
 
-def _failure_of(subject: Subject, failure: FailedReply) -> Exception | None:
-    """Return the error of a failed reply; None if it is read as a message."""
-    if failure.status >= 400:
-        return subject.adapter.error(failure.status, failure.body, failure.headers)
-    try:
-        subject.adapter.from_wire_response(WireResponse(failure.status, failure.body), subject.context())
-    except DragomanError as error:
-        return error
-    return None
-
-
 def documented_failures(subject: Subject) -> Iterator[Trial]:
     """Failures that the provider's reference describes have the right classes."""
     failures = [each for wire in subject.require_wires() for each in wire.failures]
     if not failures:
         raise NotTriedError("the wire's `failures` are empty")
     for failure in failures:
-        error = _failure_of(subject, failure)
+        error: Exception | None = None
+        if failure.status >= 400:
+            error = subject.adapter.error(failure.status, failure.body, failure.headers)
+        else:
+            try:
+                subject.adapter.from_wire_response(WireResponse(failure.status, failure.body), subject.context())
+            except DragomanError as raised:
+                error = raised
         same = isinstance(error, failure.kind)
         fault = f"{type(error).__name__} instead of {failure.kind.__name__}"
         yield Trial(f"{failure.status} {failure.body[:80]!r}", () if same else (fault,))

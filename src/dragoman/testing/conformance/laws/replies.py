@@ -23,8 +23,7 @@ from dragoman.testing.event_bytes import split_events
 from dragoman.testing.faults.plan import Rechunk
 from dragoman.testing.sample_reply import SHORT, SampleReply
 from dragoman.testing.stream_checks import message_content
-from dragoman.testing.stream_laws import Trial
-from dragoman.testing.stream_subject import StreamSubject
+from dragoman.testing.stream_laws import StreamSubject, Trial
 
 StreamLaw = Callable[[StreamSubject, stream_laws.Effort], Iterator[Trial]]
 
@@ -43,13 +42,23 @@ def to_stream_subject(subject: Subject, wire: Wire, sample: SampleReply) -> Stre
     )
 
 
-def _over_wires(law: StreamLaw, subject: Subject) -> Iterator[Trial]:
-    for wire in subject.require_wires():
-        stream = to_stream_subject(subject, wire, fit_to_wire(subject.effort.mutated, wire))
-        if not isinstance(stream.events[-1], MessageComplete):
-            yield Trial("the untouched stream", (f"it ends with {stream.events[-1]}",))
-            continue
-        yield from law(stream, subject.effort.streams)
+def _over_wires(law: StreamLaw) -> Callable[[Subject], Iterator[Trial]]:
+    """A law of `dragoman.testing.stream_laws` over the wires of the kit."""
+
+    def check(subject: Subject) -> Iterator[Trial]:
+        for wire in subject.require_wires():
+            stream = to_stream_subject(subject, wire, fit_to_wire(subject.effort.mutated, wire))
+            if isinstance(stream.events[-1], MessageComplete):
+                yield from law(stream, subject.effort.streams)
+            else:
+                yield Trial("the untouched stream", (f"it ends with {stream.events[-1]}",))
+
+    check.__doc__ = law.__doc__
+    return check
+
+
+chunks = _over_wires(stream_laws.chunkings)
+STREAM_LAWS = {name: _over_wires(law) for name, law in stream_laws.LAWS.items() if law is not stream_laws.chunkings}
 
 
 def decodes_what_was_sent(subject: Subject) -> Iterator[Trial]:
@@ -70,11 +79,6 @@ def decodes_what_was_sent(subject: Subject) -> Iterator[Trial]:
                 if wire.model and message.metadata.model != f"{subject.provider}:{wire.model}":
                     faults.append(f"its model is {message.metadata.model}, and the wire says {wire.model}")
                 yield Trial(f"reply {number}, {mode}", tuple(faults))
-
-
-def chunks(subject: Subject) -> Iterator[Trial]:
-    """Other chunks, line ends, comments, keep-alives and a byte order mark change nothing, down to the ids."""
-    yield from _over_wires(stream_laws.chunkings, subject)
 
 
 def caps(subject: Subject) -> Iterator[Trial]:
@@ -169,16 +173,3 @@ def uses_its_context(subject: Subject) -> Iterator[Trial]:
         faults += [] if first.session_id == "sess_other" else [f"it belongs to {first.session_id!r}"]
         faults += [] if first.metadata.provider == subject.provider else [f"its provider is {first.metadata.provider}"]
         yield Trial("whole", tuple(faults))
-
-
-def _over_kit_wires(law: StreamLaw) -> Callable[[Subject], Iterator[Trial]]:
-    """A law of `dragoman.testing.stream_laws` over the wires of the kit."""
-
-    def check(subject: Subject) -> Iterator[Trial]:
-        yield from _over_wires(law, subject)
-
-    check.__doc__ = law.__doc__
-    return check
-
-
-STREAM_LAWS = {name: _over_kit_wires(law) for name, law in stream_laws.LAWS.items() if law is not stream_laws.chunkings}

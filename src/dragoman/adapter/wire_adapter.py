@@ -1,0 +1,253 @@
+"""WireAdapter: the template of adapters whose requests and replies are JSON (docs/reference/contract.md)."""
+
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.context import RequestContext
+from dragoman.adapter.contract import Adapter
+from dragoman.adapter.errors import (
+    MALFORMED_ERRORS,
+    UNREADABLE_ERRORS,
+    DragomanError,
+    ProviderError,
+    RequestError,
+    UnsupportedReplyError,
+)
+from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
+from dragoman.adapter.losses import log_losses
+from dragoman.adapter.options import AdapterOptions
+from dragoman.adapter.replies.error_context import (
+    ErrorContext,
+    add_response_facts,
+    malformed_reply,
+    malformed_request,
+    parse_error_body,
+)
+from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
+from dragoman.adapter.requests.prepare import prepare_request
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_reader import HistoryReader, is_for_another, parse_request
+from dragoman.adapter.wire import Headers, WireRequest, WireResponse
+from dragoman.canonical.message import Message, MessageStatus, Role
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.usage import Usage
+
+if TYPE_CHECKING:
+    from dragoman.adapter.answers.reply_writer import ReplyWriter
+    from dragoman.adapter.replies.stream_decoder import StreamDecoder
+
+ResultT = TypeVar("ResultT")
+
+
+class WireAdapter(Adapter):
+    """The template of an adapter whose requests and replies are JSON. Most adapters subclass it.
+
+    Subclasses declare ``models`` and ``path``, and implement `encode_body` and `decode_message`: that is enough for a
+    session with models whose ``supports_streaming`` is absent. Most also have a `decoder` for streams, `decode_error`
+    for the errors that the status does not tell, and `decode_request` for histories in the provider's format. The
+    other methods below have defaults that fit most wires.
+
+    An option that the encoder does not take from ``request.used`` becomes a loss by itself.
+    """
+
+    models: ClassVar[ModelTable]
+    path: ClassVar[str]
+    client_wire: ClassVar[str] = ""
+    """The table of client_fields.toml for requests of clients; empty if no client speaks this wire."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "models" in vars(cls) and "listed_models" not in vars(cls):
+            cls.listed_models = cls.models.listed
+
+    @abstractmethod
+    def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
+        """Encode the body of a request whose history is projected already."""
+
+    @abstractmethod
+    def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
+        """Decode a whole reply."""
+
+    def decode_request(
+        self, native: dict[str, Any], reader: HistoryReader
+    ) -> tuple[list[ToolDefinition], AdapterOptions]:
+        """Decode a request: add its messages to the reader, return its tools and options. By default it is refused."""
+        raise RequestError(f"the adapter of {self.provider} does not read requests")
+
+    def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
+        """Return the error of an error body; ``native`` is empty if the body is not a JSON object. By default the
+        status decides what went wrong."""
+        said = native.get("error", native)
+        fields = said if isinstance(said, dict) else {"message": said}
+        return origin.failure(message=fields.get("message"), code=fields.get("code")).error()
+
+    def decoder(self, context: RequestContext) -> "StreamDecoder":
+        """Return a new decoder for one streamed reply. By default there are none: a reply is whole."""
+        from dragoman.adapter.replies.stream_decoder import WholeReplyDecoder  # imported late: only streams need it
+
+        return WholeReplyDecoder(self.provider, context.frame_cap, context.body_cap)
+
+    def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
+        """Encode a whole reply for a client."""
+        raise UnsupportedReplyError(self.provider)
+
+    def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
+        """Encode an error for a client."""
+        raise UnsupportedReplyError(self.provider)
+
+    @property
+    def capabilities(self) -> AdapterCapabilities:
+        return self.models.capabilities(self.model)
+
+    def name_in_path(self, name: str) -> str:
+        """Return a model's name that fits into a path: it adds no slash, dot segment, query, fragment or escape.
+
+        Raises RequestError for any other.
+        """
+        if not _PATH_NAME.fullmatch(name) or ".." in name:
+            raise RequestError(
+                f"{self.model!r:.80} is not a model name of {self.provider}: it does not fit into a path"
+            )
+        return name
+
+    def request_path(self, options: AdapterOptions) -> str:
+        """Return the path of a request."""
+        return self.path
+
+    def request_headers(self, request: RequestBuilder, body: dict[str, Any]) -> Mapping[str, str]:
+        """Return the headers that the wire needs. The body may still be changed here."""
+        return {}
+
+    def prepare(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
+    ) -> tuple[RequestBuilder, Sequence[ToolDefinition]]:
+        """Project the history and rename the tools; see `prepare_request`."""
+        return prepare_request(self.target, messages, tools, options)
+
+    def parse_reply(self, response: WireResponse) -> dict[str, Any]:
+        """Parse a whole reply. Raises its error if it reports one although its status is a success."""
+        return wirejson.loads_object(response.body)
+
+    def to_wire(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
+    ) -> WireRequest:
+        try:
+            request, usable = self.prepare(messages, tools, options)
+            path = self.request_path(request.options)
+            body = self.encode_body(request, usable)
+            if request.used.left:
+                request.record_unused_options()
+            # A whole reply to a streamed request is read as a stream is: its bytes are one document.
+            wire = request.build(path, body, self.request_headers(request, body), stream=options.stream)
+        except MALFORMED_ERRORS as error:
+            from dragoman.adapter.notes import without_notes  # imported late: few requests fail
+
+            if isinstance(error, DragomanError) or (plain := without_notes(messages, tools)) is None:
+                raise
+            self.to_wire(*plain, replace(options, context=None))  # raises the same if the notes are not to blame
+            raise RequestError(
+                f"provider_raw, the notes of {self.provider} in the history or its tools, is damaged: leave it out"
+            ) from error
+        if options.context is None and wire.losses:  # whoever gives a context logs the losses that are new to it
+            log_losses(wire.losses, session_id=messages[0].session_id if messages else "", adapter=self.provider)
+        return wire
+
+    def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
+        return self._read(response, context, None, self.decode_message)
+
+    def read_counts(
+        self, response: WireResponse, context: RequestContext, decode: Callable[[dict[str, Any]], ReplyCounts]
+    ) -> Usage | None:
+        """Return the usage of a whole reply of which ``decode`` returns the counts; for `read_usage`."""
+        return self._read(response, context, "", lambda native, reply: reply.build_usage(decode(native)))
+
+    def _read(
+        self,
+        response: WireResponse,
+        context: RequestContext,
+        message_id: str | None,
+        decode: Callable[[dict[str, Any], ReplyBuilder], ResultT],
+    ) -> ResultT:
+        """Return what ``decode`` makes of a whole reply; ``message_id`` is that of its message, or None for a new one.
+        An error gets the facts of the response, such as its status."""
+        try:
+            try:
+                if response.status >= 400:
+                    raise self.error(response.status, response.body, response.headers)
+                return decode(self.parse_reply(response), ReplyBuilder(context, self.provider, message_id))
+            except UNREADABLE_ERRORS as error:
+                raise malformed_reply(self.provider, error) from error
+        except ProviderError as error:
+            add_response_facts(error, self.provider, response.headers, response.status)
+            raise
+
+    def from_wire_request(
+        self, body: bytes | Mapping[str, Any], context: RequestContext
+    ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
+        native = parse_request(body)
+        reader = HistoryReader(self.provider, self.model, context)
+        try:
+            tools, options = self.decode_request(native, reader)
+            if tools and any("native" in (tool.provider_raw or {}) for tool in tools):
+                from dragoman.adapter.server_tools.decode import recognize_tool  # imported late: few requests have some
+
+                tools = [recognize_tool(tool, self.server_tools, self.provider, self.model) for tool in tools]
+            if self.client_wire and is_for_another(self.provider, context):
+                options = _for_another()(options, self.provider, self.client_wire, context)
+            native.pop(self.history_field, None)
+            context.client_fields = native
+            messages = reader.messages
+            if context.state_sealer is not None or context.state_store is not None:
+                messages = _state_restoring()(reader)
+        except MALFORMED_ERRORS as error:
+            raise malformed_request(self.provider, error) from error
+        reader.keep()
+        return messages, tools, options
+
+    def to_wire_response(self, reply: Message | DragomanError, context: RequestContext) -> WireResponse:
+        if isinstance(reply, DragomanError):
+            return self.encode_error(reply, context)
+        if reply.role is not Role.ASSISTANT or reply.metadata.status is not MessageStatus.COMPLETE:
+            raise RequestError(
+                f"a message of the role {reply.role} with the status {reply.metadata.status} is not a reply to a"
+                " client: pass a complete message of the assistant, or an error"
+            )
+        writer = _reply_writer().for_message(self.provider, self.model, context, reply)
+        if (failure := writer.find_failure(reply)) is not None:
+            return self.encode_error(failure, context)
+        body = wirejson.dumps(self.encode_reply(reply, writer))
+        return WireResponse(200, body, _JSON, losses=writer.finish())
+
+    def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
+        return self.decode_error(parse_error_body(body), ErrorContext(self.provider, self.model, status, headers, body))
+
+
+_JSON = Headers({"content-type": "application/json"})
+_PATH_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
+
+
+@cache  # imported late: only servers read requests for other providers
+def _for_another() -> Callable[[AdapterOptions, str, str, RequestContext], AdapterOptions]:
+    from dragoman.adapter.answers.client_fields import options_for_another
+
+    return options_for_another
+
+
+# Imported late: only servers have state, and write replies. A statement that imports takes a microsecond each time.
+@cache
+def _state_restoring() -> Callable[[HistoryReader], list[Message]]:
+    from dragoman.adapter.answers.state_reader import restore_state
+
+    return restore_state
+
+
+@cache
+def _reply_writer() -> "type[ReplyWriter]":
+    from dragoman.adapter.answers.reply_writer import ReplyWriter
+
+    return ReplyWriter

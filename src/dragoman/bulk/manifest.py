@@ -1,0 +1,399 @@
+"""The manifest of a run: requests, outcomes and requests in flight, in SQLite or PostgreSQL.
+
+A request is recorded before it is sent and its outcome when it arrives. If a process ends at any moment, exactly the
+requests with an unknown end stay in flight.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict
+from decimal import Decimal
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    URL,
+    ColumnElement,
+    Connection,
+    Text,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    inspect,
+    select,
+    text,
+    update,
+)
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.batch import BatchHandle
+from dragoman.bulk.records import (
+    VERSION,
+    Claim,
+    KnownRow,
+    LostRequest,
+    Outcome,
+    RowUsage,
+    State,
+    answers,
+    batches,
+    lost_requests,
+    metadata,
+    runs,
+    sum_known,
+)
+from dragoman.private_files import create_private_folder, open_private
+from dragoman.sql import MAX_ID, insert_into, lock_for_migration
+from dragoman.store.columns import decode_optional, encode_optional
+from dragoman.store.database import Database
+from dragoman.store.errors import StoreError
+
+_OUTCOME_COLUMNS = tuple(name for name in Outcome.__slots__ if name not in ("model_no", "row_no", "labels"))
+_USAGE_COLUMNS = tuple(RowUsage.__slots__)
+_PAGE_SIZE = 1_000
+_ADVISORY_LOCK = 7021780
+"""PostgreSQL's lock for one program at a time that creates the tables."""
+
+
+class AnswerRow(NamedTuple):
+    """One row's outcome as it is written to the output."""
+
+    row_no: int
+    state: State
+    answer: str | None
+    error: str | None
+    cost_usd: Decimal | None
+    tokens: int | None
+    ms: int | None
+    labels: frozenset[str]
+    """The security labels that are stored with the row."""
+
+
+class Manifest:
+    """``location`` is an SQLite file or a database URL. One process at a time works on a run; a database may hold
+    several runs, each with a ``name``.
+
+    Raises ConfigurationError if another process works on the run or its settings differ, and StoreError.
+    """
+
+    def __init__(self, location: str | Path, name: str = "bulk") -> None:
+        if not 0 < len(name) <= MAX_ID:
+            raise ConfigurationError(f"the name of a run must have 1 to {MAX_ID} characters")
+        url = (
+            location
+            if isinstance(location, str) and "://" in location
+            else URL.create("sqlite", database=str(location))
+        )
+        self.location = str(location) if not isinstance(url, str) or url.startswith("sqlite") else "the database"
+        self.name = name
+        self.run_no = 0
+        self._database = Database(url, timeout=30.0, synchronous="full", pool_size=4)
+        self._lock = lock_run(self._database, name)
+        try:
+            self._database.write(_create_tables)
+        except BaseException:
+            self.close()
+            raise
+
+    def open_run(self, run_config: Mapping[str, Any], models: Sequence[str]) -> list[int]:
+        """Start or resume the run. Return the models' numbers. Requests that were in flight are recorded as lost."""
+
+        def work(connection: Connection) -> list[int]:
+            run = connection.execute(select(runs).where(runs.c.name == self.name)).one_or_none()
+            if run is None:
+                values = {
+                    "name": self.name,
+                    "version": VERSION,
+                    "asked": json.dumps(run_config),
+                    "created_at": now_micros(),
+                }
+                inserted = connection.execute(insert(runs).values(models=json.dumps(models), **values))
+                assert inserted.inserted_primary_key is not None
+                self.run_no = inserted.inserted_primary_key[0]
+                return list(range(len(models)))
+            if run.version > VERSION:
+                raise ConfigurationError("a newer dragoman wrote this manifest: upgrade dragoman to continue its run")
+            stored = json.loads(run.asked)
+            names = {*stored, *run_config}
+            if different := sorted(name for name in names if stored.get(name) != run_config.get(name)):
+                raise ConfigurationError(
+                    f"the run {self.name!r} in {self.location} was started with different settings "
+                    f"({', '.join(different)}): resume it with the same settings, or start another run with another"
+                    " file (to=, or -o of the command) or another name (name=, --name)"
+                )
+            self.run_no = run.run_no
+            known = list(json.loads(run.models))
+            known += [model for model in models if model not in known]
+            connection.execute(update(runs).where(runs.c.run_no == self.run_no).values(models=json.dumps(known)))
+            self._mark_lost(connection)
+            return [known.index(model) for model in models]
+
+        return self._database.write(work)
+
+    def load_known(self, model_no: int, first: int, count: int) -> dict[int, KnownRow]:
+        """Return the known rows by number, among ``count`` rows starting at ``first``."""
+        return self._load_rows(self._for_model(model_no), answers.c.row_no.between(first, first + count - 1))
+
+    def load_batched(self, model_no: int, row_nos: Sequence[int]) -> dict[int, KnownRow]:
+        """Return these rows by number, as far as they are in a batch."""
+        in_batch = answers.c.state == State.BATCHED.value
+        return self._load_rows(self._for_model(model_no), answers.c.row_no.in_(row_nos), in_batch)
+
+    def has_invalid(self, model_no: int) -> bool:
+        """Return whether a row is to be asked again in another batch."""
+        conditions = (self._for_model(model_no), answers.c.state == State.INVALID.value)
+        return bool(self.read(select(answers.c.row_no).where(*conditions).limit(1)))
+
+    def _load_rows(self, *conditions: ColumnElement[bool]) -> dict[int, KnownRow]:
+        c = answers.c
+        usage = [c[name] for name in _USAGE_COLUMNS]
+        is_invalid = c.state == State.INVALID.value  # other answers may be long, and are not needed
+        texts = [case((is_invalid, column)).label(column.name) for column in (c.answer, c.error)]
+        found = self.read(select(c.row_no, c.state, c.digest, c.sent_at, c.tries, *usage, *texts).where(*conditions))
+        return {
+            row.row_no: KnownRow(
+                State(row.state),
+                row.digest,
+                row.sent_at,
+                RowUsage(*(getattr(row, name) for name in _USAGE_COLUMNS)),
+                row.tries or 0,
+                decode_optional(row.answer),
+                decode_optional(row.error),
+            )
+            for row in found
+        }
+
+    def save(
+        self,
+        claims: Sequence[Claim] = (),
+        outcomes: Sequence[Outcome] = (),
+        lost: Sequence[LostRequest] = (),
+        unsent: Sequence[Claim] = (),
+    ) -> None:
+        """Save all of these, or nothing if this raises. ``unsent`` are claims of requests that were not sent, or that
+        the provider refused without processing them.
+        """
+        if claims or outcomes or lost or unsent:
+            self._database.write(lambda connection: self._save(connection, claims, outcomes, lost, unsent))
+
+    def iter_answers(self, model_no: int) -> Iterator[AnswerRow]:
+        """Yield the outcomes of one model in the order of the rows. Only a valid answer is shown."""
+        tokens = (answers.c.input_tokens, answers.c.output_tokens, answers.c.cached_input_tokens)
+        total = sum(tokens, answers.c.cache_creation_input_tokens)
+        c = answers.c
+        columns = (c.row_no, c.state, c.answer, c.error, c.cost_usd, total.label("tokens"), c.ms, c.labels)
+        query = select(*columns).where(self._for_model(model_no)).order_by(c.row_no).limit(_PAGE_SIZE)
+        last = -1
+        while True:
+            found = self.read(query.where(c.row_no > last))
+            for row in found:
+                state = State(row.state)
+                yield AnswerRow(
+                    row.row_no,
+                    state,
+                    decode_optional(row.answer) if state is State.ANSWERED else None,
+                    decode_optional(row.error),
+                    row.cost_usd,
+                    row.tokens,
+                    row.ms,
+                    frozenset(json.loads(row.labels or "[]")),
+                )
+            if len(found) < _PAGE_SIZE:
+                return
+            last = found[-1].row_no
+
+    def has_labels(self) -> bool:
+        """Return whether any row of the run has labels."""
+        has_labels = and_(answers.c.run_no == self.run_no, answers.c.labels.is_not(None), answers.c.labels != "[]")
+        return bool(self.read(select(answers.c.row_no).where(has_labels).limit(1)))
+
+    # -- The provider's batches
+
+    def save_batch(self, model_no: int, handle: BatchHandle, row_nos: Iterable[int]) -> None:
+        """Save a submitted batch and mark its rows as batched."""
+
+        def work(connection: Connection) -> None:
+            conditions = and_(batches.c.run_no == self.run_no, batches.c.model_no == model_no)
+            number = connection.execute(select(func.count()).select_from(batches).where(conditions)).scalar_one()
+            connection.execute(
+                insert(batches).values(
+                    run_no=self.run_no,
+                    model_no=model_no,
+                    batch_no=number,
+                    handle=handle.model_dump_json(),
+                    fetched=False,
+                )
+            )
+            rows = [{"at_row": row_no} for row_no in row_nos]
+            connection.execute(
+                update(answers)
+                .where(self._for_model(model_no), answers.c.row_no == bindparam("at_row"))
+                .values(state=State.BATCHED.value),
+                rows,
+            )
+
+        self._database.write(work)
+
+    def pending_batches(self, model_no: int) -> list[tuple[int, BatchHandle]]:
+        """Return the batches that were not fetched yet, with their numbers."""
+        conditions = (batches.c.run_no == self.run_no, batches.c.model_no == model_no, batches.c.fetched.is_(False))
+        query = select(batches.c.batch_no, batches.c.handle).where(*conditions).order_by(batches.c.batch_no)
+        found = self._database.read(lambda connection: connection.execute(query).all())
+        return [(row.batch_no, BatchHandle.model_validate_json(row.handle)) for row in found]
+
+    def mark_fetched(self, model_no: int, batch_no: int) -> None:
+        conditions = (batches.c.run_no == self.run_no, batches.c.model_no == model_no, batches.c.batch_no == batch_no)
+        self._database.write(
+            lambda connection: connection.execute(update(batches).where(*conditions).values(fetched=True))
+        )
+
+    def read(self, statement: Any) -> Sequence[Any]:
+        """Return the rows of a query, for reports."""
+        found: Sequence[Any] = self._database.read(lambda connection: connection.execute(statement).all())
+        return found
+
+    def close(self) -> None:
+        self._lock.close()
+        self._database.close()
+
+    def _for_model(self, model_no: int) -> ColumnElement[bool]:
+        return and_(answers.c.run_no == self.run_no, answers.c.model_no == model_no)
+
+    def _mark_lost(self, connection: Connection) -> None:
+        in_flight = and_(answers.c.run_no == self.run_no, answers.c.state == State.IN_FLIGHT.value)
+        c = answers.c
+        lost = [
+            LostRequest(row.model_no, row.row_no, row.sent_at, "killed", sum_known(row.cost_usd, row.estimate_usd))
+            for row in connection.execute(
+                select(c.model_no, c.row_no, c.sent_at, c.cost_usd, c.estimate_usd).where(in_flight)
+            )
+        ]
+        self._save(connection, (), (), lost, ())
+        connection.execute(delete(answers).where(in_flight))
+
+    def _save(
+        self,
+        connection: Connection,
+        claims: Sequence[Claim],
+        outcomes: Sequence[Outcome],
+        lost: Sequence[LostRequest],
+        unsent: Sequence[Claim],
+    ) -> None:
+        if outcomes:
+            settled = (
+                update(answers)
+                .where(self._row_condition)
+                .values({name: bindparam(f"new_{name}") for name in _OUTCOME_COLUMNS})
+                .values(labels=func.coalesce(bindparam("new_labels", type_=Text), answers.c.labels))
+            )
+            connection.execute(settled, [_outcome_row(each) for each in outcomes])
+        if lost:
+            connection.execute(insert(lost_requests), [{"run_no": self.run_no, **asdict(each)} for each in lost])
+        if unsent:
+            keys = [{"at_model": each.model_no, "at_row": each.row_no} for each in unsent]
+            connection.execute(delete(answers).where(self._row_condition), keys)
+        if claims:
+            statement = insert_into(connection, answers)
+            key: list[Any] = [each for each in answers.c if each.primary_key]
+            updated = {each.name: statement.excluded[each.name] for each in answers.c if not each.primary_key}
+            connection.execute(
+                statement.on_conflict_do_update(index_elements=key, set_=updated),
+                [
+                    {
+                        **dict.fromkeys(answers.c.keys()),
+                        **{name: getattr(claim, name) for name in Claim.__slots__ if name != "paid"},
+                        **asdict(claim.paid),
+                        "labels": _labels_json(claim.labels),
+                        "run_no": self.run_no,
+                        "state": State.IN_FLIGHT.value,
+                    }
+                    for claim in claims
+                ],
+            )
+
+    @property
+    def _row_condition(self) -> ColumnElement[bool]:
+        conditions = (answers.c.model_no == bindparam("at_model"), answers.c.row_no == bindparam("at_row"))
+        return and_(answers.c.run_no == self.run_no, *conditions)
+
+
+def now_micros() -> int:
+    """Return the microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+def _outcome_row(outcome: Outcome) -> dict[str, Any]:
+    values = {f"new_{name}": getattr(outcome, name) for name in _OUTCOME_COLUMNS}
+    values |= {"new_answer": encode_optional(outcome.answer), "new_error": encode_optional(outcome.error)}
+    values["new_labels"] = None if outcome.labels is None else _labels_json(outcome.labels)
+    return {"at_model": outcome.model_no, "at_row": outcome.row_no, **values, "new_state": outcome.state.value}
+
+
+def _labels_json(labels: Iterable[str]) -> str:
+    return json.dumps(sorted(labels))
+
+
+def _create_tables(connection: Connection) -> None:
+    lock_for_migration(connection, _ADVISORY_LOCK)
+    metadata.create_all(connection)
+    known = {column["name"] for column in inspect(connection).get_columns(answers.name)}
+    if answers.c.labels.name not in known:  # a version before labels, which may go on writing, made the table
+        connection.exec_driver_sql(f"ALTER TABLE {answers.name} ADD COLUMN {answers.c.labels.name} TEXT")
+
+
+def lock_run(database: Database, name: str) -> ExitStack:
+    """Lock a run until the returned stack is closed: with two processes, requests in flight would be counted as lost.
+
+    The system, or the database, releases the lock when the process ends, however it ends. Raises ConfigurationError if
+    another process works on the run, and StoreError if the file of the lock cannot be written.
+    """
+    taken = ConfigurationError(
+        f"another process is working on the run {name!r}: wait for it, or give this run another name"
+    )
+    with ExitStack() as lock:
+        if not database.is_sqlite:
+            _lock_database(database, name, lock, taken)
+        elif database.file is not None:
+            _lock_file(database.file.with_name(f"{database.file.name}.lock"), lock, taken)
+        return lock.pop_all()
+
+
+def _lock_file(path: Path, lock: ExitStack, taken: ConfigurationError) -> None:
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # Windows has no such lock: the caller must not start a run twice
+        return
+    try:
+        create_private_folder(path.parent)
+        file = lock.enter_context(open(path, "ab", opener=open_private))  # noqa: SIM115 -- the stack closes it
+    except OSError as error:
+        raise StoreError(f"the run cannot be kept at {path.parent}: {error.strerror}") from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise taken from None
+
+
+def _lock_database(database: Database, name: str, lock: ExitStack, taken: ConfigurationError) -> None:
+    database.read(lambda _: None)  # raises StoreError if the server cannot be reached
+    connection: Any = database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+
+    def release() -> None:
+        with suppress(Exception):  # a broken connection holds no lock
+            connection.execute(text("SELECT pg_advisory_unlock_all()"))  # a server closes connections late
+        with suppress(Exception):
+            connection.detach()  # close it instead of returning it to the pool: it may hold the lock
+            connection.close()
+
+    lock.callback(release)
+    # These locks are those of the whole database: a run of the same name in another schema is another run.
+    place = f"{connection.execute(text('SELECT current_schema()')).scalar_one()}.{name}"
+    key = int.from_bytes(blake2b(place.encode(), digest_size=8, person=b"dragoman-bulk").digest(), signed=True)
+    if not connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": key}).scalar_one():
+        raise taken

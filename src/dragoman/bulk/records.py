@@ -1,0 +1,304 @@
+"""The tables of a manifest, and the records of one row and one model in them.
+
+Times are microseconds since 1970, UTC; money is US dollars.
+"""
+
+import string
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from enum import StrEnum
+from hashlib import blake2b
+from typing import Literal
+
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, PrimaryKeyConstraint, String, Table, Text
+
+from dragoman.adapter.errors import DragomanError, ProviderError
+from dragoman.canonical.message import Message
+from dragoman.canonical.usage import CostStatus, Usage
+from dragoman.sql import MAX_ID, ExactDecimal
+
+VERSION = 1
+"""The version of these tables. A newer one is refused. Every key begins with the run, so that one database can hold
+many."""
+
+metadata = MetaData()
+
+runs = Table(
+    "bulk_runs",
+    metadata,
+    Column("run_no", Integer, primary_key=True, autoincrement=True),
+    Column("name", String(MAX_ID), nullable=False, unique=True),
+    Column("version", Integer, nullable=False),
+    Column("asked", Text, nullable=False),
+    Column("models", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+"""``asked`` is the run's configuration; ``models`` is a list, and a model's number is its index."""
+
+
+def _row_columns() -> tuple[Column[int], ...]:
+    names = (("run_no", Integer), ("model_no", Integer), ("row_no", BigInteger))
+    return tuple(Column(name, kind, nullable=False, autoincrement=False) for name, kind in names)
+
+
+answers = Table(
+    "bulk_answers",
+    metadata,
+    *_row_columns(),
+    Column("state", String(10), nullable=False),
+    Column("digest", String(16), nullable=False),
+    Column("sent_at", BigInteger, nullable=False),
+    Column("estimate_usd", ExactDecimal),
+    Column("answer", Text),
+    Column("alike", String(16)),
+    Column("error", Text),
+    Column("error_class", String(80)),
+    Column("retryable", Boolean),
+    Column("cost_usd", ExactDecimal),
+    Column("cost_status", String(10)),
+    Column("input_tokens", BigInteger),
+    Column("output_tokens", BigInteger),
+    Column("cached_input_tokens", BigInteger),
+    Column("cache_creation_input_tokens", BigInteger),
+    Column("ms", BigInteger),
+    Column("tries", Integer),
+    Column("labels", Text),
+    PrimaryKeyConstraint("run_no", "model_no", "row_no", name="bulk_answers_in_order"),
+    Index("bulk_answers_by_state", "run_no", "model_no", "state"),
+)
+"""One row per row and model, written before its request is sent. ``labels`` are the security labels of the row and its
+answer, as a list; null if an older version wrote the row."""
+
+lost_requests = Table(
+    "bulk_lost",
+    metadata,
+    *_row_columns(),
+    Column("sent_at", BigInteger, nullable=False),
+    Column("why", String(10), nullable=False),
+    Column("estimate_usd", ExactDecimal),
+    PrimaryKeyConstraint("run_no", "model_no", "row_no", "sent_at", name="bulk_lost_in_order"),
+)
+"""Requests that may have been billed without an answer. Their rows were, or will be, sent again."""
+
+batches = Table(
+    "bulk_batches",
+    metadata,
+    Column("run_no", Integer, nullable=False),
+    Column("model_no", Integer, nullable=False),
+    Column("batch_no", Integer, nullable=False),
+    Column("handle", Text, nullable=False),
+    Column("fetched", Boolean, nullable=False),
+    PrimaryKeyConstraint("run_no", "model_no", "batch_no", name="bulk_batches_in_order"),
+)
+
+
+LossReason = Literal["killed", "network", "failed"]
+"""Why money was, or may have been, spent without an answer: the process ended, the connection failed, or the provider
+billed a reply that was an error and was requested again.
+"""
+
+
+class State(StrEnum):
+    IN_FLIGHT = "in_flight"
+    BATCHED = "batched"
+    """It is part of a batch that was submitted to the provider."""
+    INVALID = "invalid"
+    """It was part of a batch, its answer is not valid, and it is asked again in another one."""
+    ANSWERED = "answered"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class RowUsage:
+    """What the replies for a row used and cost; None is unknown."""
+
+    cost_usd: Decimal | None = None
+    cost_status: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+
+    @classmethod
+    def of(cls, usage: Usage | None) -> "RowUsage":
+        if usage is None:
+            return cls(cost_status=CostStatus.UNPRICED.value)
+        counts = {name: getattr(usage, name) for name in _BUCKETS}
+        return cls(usage.cost_usd, usage.cost_status.value, **counts)
+
+    @property
+    def tokens(self) -> int:
+        return sum(getattr(self, name) or 0 for name in _BUCKETS)
+
+    @classmethod
+    def total(cls, usages: Iterable["RowUsage"]) -> "RowUsage":
+        """Return the sum of what is known. Some unknown cost makes it partial."""
+        known = [each for each in usages if each.cost_status is not None]
+        if len(known) == 1:
+            return known[0]
+        statuses = {each.cost_status for each in known}
+        status = (
+            next(iter(statuses)) if len(statuses) == 1 else _PARTIAL if statuses - _EXACT else CostStatus.PRICED.value
+        )
+        counts: dict[str, int | None] = {}
+        for name in _BUCKETS:
+            given = [count for each in known if (count := getattr(each, name)) is not None]
+            counts[name] = sum(given) if given else None
+        return cls(sum_known(*(each.cost_usd for each in known)), status if known else None, **counts)
+
+
+NOTHING_PAID = RowUsage()
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRow:
+    """What the manifest holds about a row. ``paid`` is what its replies cost, and ``tries`` how many requests were
+    sent. ``reply`` and ``correction`` are those of an answer that is not valid: the message as JSON, and the request to
+    answer again."""
+
+    state: State
+    digest: str
+    sent_at: int
+    paid: RowUsage = NOTHING_PAID
+    tries: int = 0
+    reply: str | None = None
+    correction: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A request that is about to be sent. ``estimate_usd`` is its estimated cost; None is unknown.
+
+    ``paid`` and ``tries`` are of earlier requests for the row, whose answers were not valid.
+    """
+
+    model_no: int
+    row_no: int
+    digest: str
+    estimate_usd: Decimal | None
+    sent_at: int
+    paid: RowUsage = NOTHING_PAID
+    tries: int = 0
+    labels: frozenset[str] = frozenset()
+    """The security labels of the row."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostRequest:
+    """A request that was, or may have been, billed without an answer. ``estimate_usd`` is the claim's, or the cost if
+    that is known.
+    """
+
+    model_no: int
+    row_no: int
+    sent_at: int
+    why: LossReason
+    estimate_usd: Decimal | None
+
+    @classmethod
+    def from_claim(cls, claim: Claim, why: LossReason) -> "LostRequest":
+        return cls(claim.model_no, claim.row_no, claim.sent_at, why, claim.estimate_usd)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The outcome of a row. ``ms`` is the time of the request that decided it; ``tries`` is the number of requests, and
+    tokens and cost are those of all their replies."""
+
+    model_no: int
+    row_no: int
+    state: State
+    answer: str | None = None
+    alike: str | None = None
+    """The `answer_key`."""
+    error: str | None = None
+    error_class: str | None = None
+    retryable: bool = False
+    cost_usd: Decimal | None = None
+    cost_status: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    ms: int | None = None
+    tries: int = 1
+    labels: frozenset[str] | None = None
+    """The security labels of the answer; None if they are those of the row."""
+
+
+_STRIPPED = string.whitespace + string.punctuation
+_BUCKETS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens")
+_EXACT = {CostStatus.PRICED.value, CostStatus.FREE.value}
+_PARTIAL = CostStatus.PARTIAL.value
+
+
+def answer_key(answer: str) -> str:
+    """Return a short key. Answers that differ only in case, spaces or surrounding punctuation share it."""
+    normalized = " ".join(answer.casefold().split()).strip(_STRIPPED)
+    return blake2b(normalized.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def answered_outcome(claim: Claim, reply: Message, ms: int | None, tries: int, usage: RowUsage) -> Outcome:
+    return Outcome(
+        model_no=claim.model_no,
+        row_no=claim.row_no,
+        state=State.ANSWERED,
+        answer=reply.text,
+        alike=answer_key(reply.text),
+        ms=ms,
+        tries=tries,
+        labels=reply.metadata.labels or None,
+        **asdict(usage),
+    )
+
+
+def invalid_outcome(claim: Claim, reply: str, correction: str, tries: int, usage: RowUsage) -> Outcome:
+    """Return what is known of a row whose answer is not valid, until it is asked again. ``reply`` is the message as
+    JSON."""
+    return Outcome(
+        model_no=claim.model_no,
+        row_no=claim.row_no,
+        state=State.INVALID,
+        answer=reply,
+        error=correction,
+        tries=tries,
+        **asdict(usage),
+    )
+
+
+def failed_outcome(
+    claim: Claim,
+    error: DragomanError,
+    ms: int | None,
+    tries: int,
+    *,
+    text: str | None = None,
+    usages: Iterable[RowUsage] = (),
+) -> Outcome:
+    """``text`` stands in place of the error's own. ``usages`` are those of replies that the row does not get."""
+    billed = list(usages)
+    return Outcome(
+        model_no=claim.model_no,
+        row_no=claim.row_no,
+        state=State.FAILED,
+        error=text or str(error) or type(error).__name__,
+        error_class=error.error_class if isinstance(error, ProviderError) else type(error).__name__,
+        retryable=isinstance(error, ProviderError) and error.retryable,
+        ms=ms,
+        tries=tries,
+        **asdict(RowUsage.total(billed) if billed else RowUsage.of(None)),
+    )
+
+
+def partial_usages(error: DragomanError) -> list[RowUsage]:
+    """Return the usage of the reply that the error interrupted, if it is known."""
+    partial = error.partial if isinstance(error, ProviderError) else None
+    known = partial.usage if isinstance(partial, Message) else None
+    return [] if known is None else [RowUsage.of(known.as_lower_bound())]
+
+
+def sum_known(*amounts: Decimal | None) -> Decimal | None:
+    """Return the sum of the known amounts; None if none is known."""
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known, Decimal(0)) if known else None

@@ -1,1 +1,0 @@
-"""The state of a run on disk: its manifest, its lock and its writes."""

@@ -1,0 +1,528 @@
+"""`dragoman convert SOURCE TARGET --to SHAPE`: converts conversations between formats, and lists the losses.
+
+It never overwrites a file silently.
+"""
+
+import gc
+import os
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any
+
+import typer
+from pydantic_core import to_json
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from dragoman.adapter.errors import ConfigurationError, DragomanError
+from dragoman.adapter.losses import Loss, Severity
+from dragoman.adapter.tool_ids import ToolIdMap
+from dragoman.canonical.ids import new_session_id
+from dragoman.canonical.message import Message
+from dragoman.cli.io.console import console, counted, show_line
+from dragoman.cli.io.inputs import check_regular
+from dragoman.formats.errors import FormatError
+from dragoman.formats.reading.lines import holds_conversations, is_line_file, read_lines
+from dragoman.formats.registry import FORMATS, get_format, identify_file, iter_text, read_file, write_pieces
+from dragoman.formats.results import (
+    SIDECAR_SUFFIX,
+    Conversation,
+    Conversion,
+    ReadResult,
+    report_labels,
+    sidecar_path,
+    write_sidecar,
+)
+from dragoman.formats.umf.convert import to_umf_pieces
+from dragoman.formats.umf.events import history_to_umf
+from dragoman.session import snapshot
+
+_UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9._-]+")
+_MAX_NAME = 80
+_MAX_FAILURES = 1000
+"""Failures that are named."""
+_SUFFIXES = frozenset(
+    {
+        ".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".db", ".sqlite", ".sqlite3", ".chatml", ".txt", ".parquet",
+        ".pb", ".msgpack",
+    }
+)  # fmt: skip
+"""The suffixes of files that are tried in a directory."""
+_OWN_FORMATS = frozenset({"session", "umf-events"})
+_LINES_OF_ONE = frozenset({"umf-events", "session", "llm"})
+"""Formats of one conversation, which has lines of its own or is a file."""
+_MAX_SHOWN = 12
+_MAX_REASONS = 4096
+"""Different reasons that are counted apart. All others are one."""
+_OTHER = "other reasons"
+
+
+def writable_formats() -> list[str]:
+    return [name for name, known in FORMATS.items() if known.write is not None or name in _OWN_FORMATS]
+
+
+def readable_formats() -> list[str]:
+    return [name for name, known in FORMATS.items() if known.read or known.read_many or known.read_all]
+
+
+def check_writable(to: str) -> None:
+    """Raise ConfigurationError if the format is unknown or read-only."""
+    if get_format(to).write is None and to not in _OWN_FORMATS:
+        raise ConfigurationError(f"{to} can be read but not written: there are {', '.join(writable_formats())}")
+
+
+def iter_files(source: Path, target: Path) -> Iterator[Path]:
+    """Yield the files of a directory, in order, without hidden files and those of a target inside it."""
+    target_folder = target.resolve()
+    for path in sorted(source.rglob("*")):
+        hidden = any(part.startswith(".") for part in path.relative_to(source).parts)
+        if (
+            path.suffix.lower() in _SUFFIXES
+            and path.is_file()
+            and not hidden
+            and not path.name.endswith(SIDECAR_SUFFIX)
+            and target_folder not in (path.resolve(), *path.resolve().parents)
+        ):
+            yield path
+
+
+class LossCounts:
+    """Counts losses by severity, kind and reason: their number has no limit, and the memory for them has."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[Severity, str, str]] = Counter()
+
+    def add(self, losses: Iterable[Loss]) -> None:
+        for loss in losses:
+            key = loss.severity, str(loss.kind), loss.reason
+            if len(self._counts) >= _MAX_REASONS and key not in self._counts:
+                key = loss.severity, str(loss.kind), _OTHER
+            self._counts[key] += 1
+
+    def print(self, console: Console) -> None:
+        """Print the losses by reason, the most severe first."""
+        if not self._counts:
+            console.print("[green]nothing was lost[/]")
+            return
+        rows = sorted(self._counts.items(), key=lambda row: (row[0][0] is not Severity.WARNING, -row[1], row[0]))
+        table = Table("lost", "", "what", box=None, pad_edge=False)
+        table.columns[1].justify = "right"
+        for (severity, kind, reason), times in rows[:_MAX_SHOWN]:
+            style = "yellow" if severity is Severity.WARNING else "dim"
+            table.add_row(show_line(kind), f"{times:,}", show_line(reason), style=style)
+        console.print(table)
+        if len(rows) > _MAX_SHOWN:
+            rest = sum(times for _, times in rows[_MAX_SHOWN:])
+            console.print(f"[dim]and {rest:,} more, of {len(rows) - _MAX_SHOWN} kinds[/]")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """``place`` is a file, or a line of it."""
+
+    place: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Report:
+    """What a conversion says at its end, and while it runs."""
+
+    losses: LossCounts = field(default_factory=LossCounts)
+    failures: list[Failure] = field(default_factory=list)
+    """The first of them; ``failed`` counts all."""
+    failed: int = 0
+    advance: Callable[[int], object] = lambda _: None
+    """Is called with the number of bytes that were read."""
+
+    def fail(self, place: str, error: Exception) -> None:
+        self.failed += 1
+        if len(self.failures) < _MAX_FAILURES:
+            self.failures.append(Failure(place, str(error)))
+
+
+def iter_conversations(
+    source: Path, source_format: str | None, model: str | None, report: Report
+) -> Iterator[Conversation]:
+    """Yield the conversations of a file. One in a line is read when it is its turn; a line that cannot be read is a
+    failure of the report. Raises FormatError, with a path, and ConfigurationError.
+    """
+    known = get_format(source_format) if source_format is not None else None
+    if (known is None or known.read_many is None) and holds_conversations(source):
+        position = 0
+        for line in read_lines(source, source_format, model=model):
+            report.advance(line.position - position)
+            position = line.position
+            if line.error is not None:
+                report.fail(f"{source}:{line.number}", line.error)
+                continue
+            report.losses.add(line.losses)
+            names = line.conversations
+            yield from (
+                names
+                if len(names) != 1 or names[0].name != "1"
+                else [Conversation(str(line.number), names[0].messages)]
+            )
+        return
+    read = read_conversations(source, source_format, model)
+    report.losses.add(read.losses)
+    report.advance(source.stat().st_size)
+    yield from read.conversations
+
+
+def plan_targets(
+    source: Path,
+    target: Path,
+    *,
+    source_format: str | None,
+    to: str,
+    model: str | None,
+    only: str | None,
+    report: Report,
+    named: bool = True,
+) -> Iterator[tuple[str, list[Message], Path]]:
+    """Yield each conversation of a file, with its target file.
+
+    ``named``: the target is a file name; otherwise the format's suffix is added. Raises FormatError, with a path, and
+    ConfigurationError.
+    """
+    failed = report.failed
+    found = iter_conversations(source, source_format, model, report)
+    if only is not None:
+        found = (conversation for conversation in found if conversation.name == only)
+    first = list(islice(found, 2))
+    if not first:
+        if report.failed > failed:
+            return
+        raise ConfigurationError(f"{source} holds no conversation" + (f" {only!r:.80}" if only is not None else ""))
+    suffix = get_format(to).suffix
+    if len(first) == 1:
+        (conversation,) = first
+        if named and target.is_dir():
+            target = target / f"{source.stem}{suffix}"
+        yield conversation.name, conversation.messages, target if named else target.with_name(target.name + suffix)
+        return
+    if named and target.suffix and not target.is_dir():
+        raise ConfigurationError(
+            f"{source} holds several conversations: name a directory or a file of lines (.jsonl) as the target, or one "
+            "of them with --only"
+        )
+    taken: set[str] = set()
+    for conversation in chain(first, found):
+        yield conversation.name, conversation.messages, target / f"{_file_name(conversation.name, taken)}{suffix}"
+
+
+def read_conversations(source: Path, source_format: str | None, model: str | None) -> ReadResult:
+    """Return the conversations of a file, in the named format or a detected one. Raises FormatError, with a path, and
+    ConfigurationError.
+    """
+    name = source_format
+    if name is None:
+        found = identify_file(source)
+        if found.format is None:
+            closest = f" (the closest is {found.closest})" if found.closest else ""
+            raise ConfigurationError(
+                f"the format of {source} cannot be detected{closest}: {found.reason}. Name it with --from"
+            )
+        name = found.format
+    try:
+        return read_file(source, name, model)
+    except FormatError as error:
+        raise FormatError(f"{error.reason} (read as {name})", path=error.path) from None
+
+
+def _file_name(name: str, taken: set[str]) -> str:
+    """Return a valid file name made from the name, and not one that is taken."""
+    safe = _UNSAFE_CHARACTERS.sub("_", name).strip("._")[:_MAX_NAME] or "conversation"
+    candidate, number = safe, 1
+    while candidate in taken:
+        number += 1
+        candidate = f"{safe}-{number}"
+    taken.add(candidate)
+    return candidate
+
+
+def _write_history(history: Sequence[Message], to: str, model: str | None) -> Conversion[Any]:
+    """Return a history in a format. Raises ConfigurationError if the format is read-only."""
+    write = get_format(to).write
+    if write is None:
+        raise ConfigurationError(f"{to} can be read but not written")
+    return write(history, model)
+
+
+def convert_history(history: Sequence[Message], to: str, model: str | None) -> Conversion[Iterable[str] | bytes]:
+    """Return the file content in a format, as a text in pieces or as bytes.
+
+    Raises ConfigurationError if the format is read-only.
+    """
+    if to == "session":
+        models = [message.metadata.model for message in history if message.metadata.model]
+        session = next((message.session_id for message in history if message.session_id), new_session_id())
+        last = next((name for name in reversed(models) if ":" in name), None)
+        return Conversion(
+            [snapshot.write(snapshot.Snapshot(session, model or last, list(history), ToolIdMap())).decode()]
+        )
+    if to == "umf-events":
+        # The envelopes contain UMF messages, so UMF's losses are theirs.
+        lines = (to_json(envelope).decode() + "\n" for envelope in history_to_umf(history))
+        return report_labels(Conversion(lines, to_umf_pieces(history).losses), history, "UMF's event log")
+    if to == "messages":
+        return Conversion(iter_text(list(history)))
+    conversion = write_pieces(to, history, model) or _write_history(history, to, model)
+    if isinstance(conversion.data, bytes):
+        return conversion
+    return Conversion(iter_text(conversion.data), conversion.losses, conversion.labels)
+
+
+def write_file(conversion: Conversion[Iterable[str] | bytes], path: Path, *, overwrite: bool) -> None:
+    """Write the file, as a whole or not at all, after the labels that it has no room for.
+
+    Raises ConfigurationError if it exists and ``overwrite`` is False.
+    """
+    _prepare_target(path, overwrite=overwrite)
+    _write_labels(path, conversion.labels, overwrite=overwrite)
+    _write_whole(conversion.data, path, overwrite=overwrite)
+
+
+def _prepare_target(path: Path, *, overwrite: bool) -> None:
+    if path.exists() and not overwrite:
+        raise _exists_error(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _exists_error(path: Path) -> ConfigurationError:
+    return ConfigurationError(f"{path} exists already: choose another name, or pass --overwrite")
+
+
+def _write_labels(path: Path, labels: frozenset[str], *, overwrite: bool) -> None:
+    """Write the labels that a file has no room for into the file beside it; without any, remove an older one."""
+    beside = sidecar_path(path)
+    if labels:
+        _write_whole([write_sidecar(labels).decode()], beside, overwrite=overwrite)
+    elif overwrite:
+        beside.unlink(missing_ok=True)
+
+
+def _write_whole(content: Iterable[str] | bytes, path: Path, *, overwrite: bool) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.writelines([content] if isinstance(content, bytes) else (piece.encode() for piece in content))
+        _put_in_place(Path(temporary), path, overwrite=overwrite)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+
+
+def _put_in_place(temporary: Path, path: Path, *, overwrite: bool) -> None:
+    """Give a complete file its name. Raises ConfigurationError if there is one of that name."""
+    mask = os.umask(0)  # the only way to read it
+    os.umask(mask)
+    temporary.chmod(0o666 & ~mask)
+    if overwrite:
+        temporary.replace(path)
+        return
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise _exists_error(path) from None
+
+
+def is_line_target(target: Path, to: str) -> bool:
+    """Whether the target is a file with a conversation in each line."""
+    return is_line_file(target) and to not in _LINES_OF_ONE and not target.is_dir()
+
+
+class LineWriter:
+    """Writes conversations to a file. Without an error it is complete; otherwise there is none."""
+
+    def __init__(self, path: Path, to: str, model: str | None, *, overwrite: bool) -> None:
+        _prepare_target(path, overwrite=overwrite)
+        self._path, self._to, self._model, self._overwrite = path, to, model, overwrite
+        handle, self._temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        self._file = os.fdopen(handle, "w", encoding="utf-8", newline="")
+        self._labels: set[str] = set()
+        self.count = 0
+
+    def __enter__(self) -> "LineWriter":
+        return self
+
+    def write(self, history: Sequence[Message]) -> tuple[Loss, ...]:
+        """Write a conversation as one line, and return the losses."""
+        conversion = _write_history(history, self._to, self._model)
+        data = conversion.data
+        is_line = isinstance(data, str) and data.endswith("\n")  # a row of a data set, which is one line already
+        self._file.write(data if is_line else to_json(data).decode() + "\n")
+        self._labels |= conversion.labels
+        self.count += 1
+        return conversion.losses
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        temporary = Path(self._temporary)
+        try:
+            if kind is None and self.count:
+                _write_labels(self._path, frozenset(self._labels), overwrite=self._overwrite)
+                _put_in_place(temporary, self._path, overwrite=self._overwrite)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+_WRITABLE, _READABLE = ", ".join(writable_formats()), ", ".join(readable_formats())
+
+_SMALL = 4 * 1024 * 1024
+"""Bytes of files that are converted without showing the progress."""
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(help="A file, or a directory of them.")],
+    to: Annotated[
+        str, typer.Option("--to", help=f"The format to write: {', '.join(writable_formats())}, or a provider.")
+    ],
+    target: Annotated[
+        Path | None,
+        typer.Argument(help="A file; a file of lines (.jsonl) or a directory for several conversations."),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The target, as an option.")] = None,
+    of: Annotated[
+        str | None,
+        typer.Option("--from", help=f"The format to read: {_READABLE}, or a provider; detected by default."),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="The model's name, for a provider's message lists.")] = None,
+    only: Annotated[str | None, typer.Option(help="The name of one conversation, if the source holds several.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Overwrite existing files.")] = False,
+) -> None:
+    """Converts conversations between common formats. Content that a format cannot carry is listed.
+
+    In a directory every file is tried. A target with the suffix .jsonl gets one conversation a line, from all files.
+    Files and lines that cannot be converted are named, and the exit code is then 1.
+    """
+    check_writable(to)
+    if (target is None) == (output is None):
+        raise ConfigurationError("name one target: as the second argument, or with --output")
+    destination = target if target is not None else output
+    assert destination is not None
+    if not source.is_dir():
+        check_regular(source)
+    files = list(iter_files(source, destination)) if source.is_dir() else [source]
+    if not files:
+        raise ConfigurationError(f"the folder {str(source)!r} has no file that can be converted")
+    report = Report()
+    with pause_collector(), _progress(files, report):
+        if is_line_target(destination, to):
+            _to_lines(
+                files, destination, report, of=of, to=to, model=model, only=only, overwrite=overwrite,
+                is_folder=source.is_dir(),
+            )  # fmt: skip
+        elif source.is_dir():
+            _to_directory(files, source, destination, report, of=of, to=to, model=model, overwrite=overwrite)
+        else:
+            _to_files(source, destination, report, of=of, to=to, model=model, only=only, overwrite=overwrite)
+    report.losses.print(console())
+    for failure in report.failures:
+        console(stderr=True).print(f"[red]{show_line(failure.place)}[/]: {show_line(failure.reason)}", soft_wrap=True)
+    if report.failed > len(report.failures):
+        console(stderr=True).print(f"[red]and {report.failed - len(report.failures):,} more[/]")
+    if report.failed:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _progress(files: list[Path], report: Report) -> Iterator[None]:
+    """Show how many of the bytes have been read, if there are several files or a large one."""
+    size = sum(path.stat().st_size for path in files)
+    columns = (TextColumn("converting"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True, disable=size < _SMALL) as progress:
+        task = progress.add_task("converting", total=size)
+        report.advance = lambda count: progress.advance(task, count)
+        yield
+
+
+def _to_files(
+    source: Path, target: Path, report: Report, *, of: str | None, to: str, model: str | None, only: str | None,
+    overwrite: bool,
+) -> None:  # fmt: skip
+    """Convert one file to a file, or to a directory of them."""
+    for name, history, path in plan_targets(
+        source, target, source_format=of, to=to, model=model, only=only, report=report
+    ):
+        conversion = convert_history(history, to, model)
+        write_file(conversion, path, overwrite=overwrite)
+        report.losses.add(conversion.losses)
+        console().print(
+            f"{show_line(name)} → {show_line(str(path))}, {counted(len(history), 'message')}", soft_wrap=True
+        )
+
+
+def _to_lines(
+    files: list[Path], target: Path, report: Report, *, of: str | None, to: str, model: str | None, only: str | None,
+    overwrite: bool, is_folder: bool,
+) -> None:  # fmt: skip
+    """Convert all conversations of the files to the lines of one file."""
+    failed_files = 0
+    with LineWriter(target, to, model, overwrite=overwrite) as writer:
+        for path in files:
+            try:
+                for conversation in iter_conversations(path, of, model, report):
+                    if only is not None and conversation.name != only:
+                        continue
+                    try:
+                        report.losses.add(writer.write(conversation.messages))
+                    except DragomanError as error:  # such as a block marked critical, which the format cannot hold
+                        report.fail(f"{path}: {conversation.name}", error)
+            except (DragomanError, OSError) as error:
+                if not is_folder:
+                    raise
+                failed_files += 1
+                report.fail(str(path), error)
+        if not writer.count and not report.failed:
+            raise ConfigurationError(f"{files[0]} holds no conversation" + (f" {only!r:.80}" if only else ""))
+    failed = f", {report.failed - failed_files:,} lines and {failed_files:,} files failed" if report.failed else ""
+    console().print(f"{writer.count:,} conversations → {show_line(str(target))}{failed}", soft_wrap=True)
+
+
+def _to_directory(
+    files: list[Path], source: Path, target: Path, report: Report, *, of: str | None, to: str, model: str | None,
+    overwrite: bool,
+) -> None:  # fmt: skip
+    """Convert every file below the source to the same path below the target."""
+    written: set[Path] = set()
+    failed_files = 0
+    for path in files:
+        try:
+            base = (target / path.relative_to(source)).with_suffix("")
+            for _, history, destination in plan_targets(
+                path, base, source_format=of, to=to, model=model, only=None, report=report, named=False
+            ):
+                conversion = convert_history(history, to, model)
+                write_file(conversion, destination, overwrite=overwrite and destination not in written)
+                report.losses.add(conversion.losses)
+                written.add(destination)
+        except (DragomanError, OSError) as error:
+            failed_files += 1
+            report.fail(str(path), error)
+    console().print(
+        f"{len(written):,} conversations of {len(files) - failed_files:,} files converted, "
+        f"{failed_files:,} files failed"
+    )
+
+
+@contextmanager
+def pause_collector() -> Iterator[None]:
+    """Collect no cycles. Reading a long conversation makes none, and the collector would visit its messages often."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,278 @@
+"""Messages and tasks of the A2A protocol as JSON, version 1 (one key for each kind of part) and 0.3 (``kind``).
+
+A task as Protocol Buffers is read with a table of its fields, as the JSON that A2A defines for them.
+
+A2A has no calls of tools. Data parts in the two forms that agents use for them become calls and results: an object with
+``type`` (``tool_call``, ``tool_result``), or one with the metadata ``adk_type``. All other data is kept as it is.
+Sources: https://a2a-protocol.org/latest/specification (a2a.proto, version 1) and
+https://protobuf.dev/programming-guides/encoding.
+"""
+
+import base64
+import struct
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from dragoman.adapter.losses import LossKind
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    VideoBlock,
+)
+from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
+from dragoman.canonical.message import Message, Role
+from dragoman.formats.document import parse_json_or_lines
+from dragoman.formats.errors import FormatError
+from dragoman.formats.reading.blocks import (
+    provider_block,
+    read_media,
+    text_blocks,
+    to_text,
+)
+from dragoman.formats.reading.fields import Fields, iter_fields, source_losses, typed_errors
+from dragoman.formats.reading.turns import Turns, read_time
+
+Table = Mapping[int, tuple[str, str]]
+
+_TABLES: Mapping[str, Table] = {
+    "task": {1: ("id", "text"), 2: ("contextId", "text"), 3: ("status", "status"), 4: ("artifacts", "artifact*"),
+             5: ("history", "message*"), 6: ("metadata", "struct")},
+    "message": {1: ("messageId", "text"), 2: ("contextId", "text"), 3: ("taskId", "text"), 4: ("role", "role"),
+                5: ("parts", "part*"), 6: ("metadata", "struct"), 7: ("extensions", "text*"),
+                8: ("referenceTaskIds", "text*")},
+    "part": {1: ("text", "text"), 2: ("raw", "bytes"), 3: ("url", "text"), 4: ("data", "value"),
+             5: ("metadata", "struct"), 6: ("filename", "text"), 7: ("mediaType", "text")},
+    "status": {1: ("state", "number"), 2: ("message", "message"), 3: ("timestamp", "time")},
+    "artifact": {1: ("artifactId", "text"), 2: ("name", "text"), 3: ("description", "text"), 4: ("parts", "part*"),
+                 5: ("metadata", "struct"), 6: ("extensions", "text*")},
+    "struct": {1: ("fields", "entry*")},
+    "entry": {1: ("key", "text"), 2: ("value", "value")},
+    "list": {1: ("values", "value*")},
+    "value": {1: ("null", "number"), 2: ("number", "double"), 3: ("string", "text"), 4: ("bool", "flag"),
+              5: ("struct", "struct"), 6: ("list", "list")},
+    "time": {1: ("seconds", "number"), 2: ("nanos", "number")},
+}  # fmt: skip
+"""The fields of each message by number: the name in JSON, and the kind; a star marks a list."""
+_ROLE_NAMES = {1: "ROLE_USER", 2: "ROLE_AGENT"}
+_VARINT, _FIXED64, _SIZED = 0, 1, 2
+_WIRE = {"number": _VARINT, "flag": _VARINT, "role": _VARINT, "double": _FIXED64}
+_MAX_VARINT = 10
+_TASK_START = 0x0A
+"""The tag of the first field, the id."""
+FORMAT = "a2a"
+_ROLES = {"user": Role.USER, "agent": Role.ASSISTANT, "role_user": Role.USER, "role_agent": Role.ASSISTANT}
+_MEDIA = (ImageBlock, AudioBlock, VideoBlock, DocumentBlock)
+_CALLS = ("tool_call", "function_call", "tool_use")
+_RESULTS = ("tool_result", "function_response", "tool_response")
+
+
+def is_task(data: bytes) -> bool:
+    """Whether the bytes are a task with all their fields known, and with messages."""
+    if data[:1] != bytes([_TASK_START]):
+        return False
+    try:
+        task = read_task(data)
+    except FormatError:
+        return False
+    return "history" in task or "artifacts" in task or "message" in task.get("status", {})
+
+
+def read_task(data: bytes) -> dict[str, Any]:
+    """Return a task as JSON. Raises FormatError if the bytes are none, or have a field of a later version."""
+    try:
+        found = _read_message(data, "task", 0)
+    except (IndexError, struct.error, UnicodeDecodeError, OverflowError, OSError, ValueError) as error:
+        raise FormatError(f"this is not a task of A2A: {error}") from None
+    assert isinstance(found, dict)
+    return found
+
+
+def _read_message(data: bytes, kind: str, depth: int) -> Any:
+    if depth > MAX_DOCUMENT_DEPTH:
+        raise FormatError(f"this is nested deeper than {MAX_DOCUMENT_DEPTH} levels")
+    found: dict[str, Any] = {}
+    position = 0
+    while position < len(data):
+        tag, position = _varint(data, position)
+        known = _TABLES[kind].get(tag >> 3)
+        if known is None:
+            raise FormatError(f"a {kind} of A2A has no field {tag >> 3}")
+        name, inner = known
+        value, position = _field(data, position, tag & 7, inner.removesuffix("*"), depth)
+        if inner.endswith("*"):
+            found.setdefault(name, []).append(value)
+        else:
+            found[name] = value
+    match kind:  # values and structures stand in JSON as themselves
+        case "struct":
+            return {each.get("key", ""): each.get("value") for each in found.get("fields", ())}
+        case "list":
+            return found.get("values", [])
+        case "value":
+            value = next(iter(found.values()), None)
+            if "null" in found:
+                return None
+            return int(value) if isinstance(value, float) and value.is_integer() else value
+        case "time":
+            time = datetime.fromtimestamp(found.get("seconds", 0), UTC)
+            return time.replace(microsecond=found.get("nanos", 0) // 1000).isoformat()
+        case _:
+            return found
+
+
+def _field(data: bytes, position: int, wire: int, kind: str, depth: int) -> tuple[Any, int]:
+    if wire != _WIRE.get(kind, _SIZED):
+        raise FormatError(f"a {kind} of A2A has the wire type {wire}")
+    if wire == _FIXED64:
+        return struct.unpack_from("<d", data, position)[0], position + 8
+    number, position = _varint(data, position)
+    if wire == _VARINT:
+        value: Any = _ROLE_NAMES.get(number, "") if kind == "role" else bool(number) if kind == "flag" else number
+        return value, position
+    end = position + number
+    if end > len(data):
+        raise IndexError("it ends inside a field")
+    inner = data[position:end]
+    if kind == "text":
+        return inner.decode(), end
+    if kind == "bytes":
+        return base64.b64encode(inner).decode(), end
+    return _read_message(inner, kind, depth + 1), end
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    number = 0
+    for index in range(_MAX_VARINT):
+        byte = data[position + index]
+        number |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return number, position + index + 1
+    raise FormatError("a number of A2A is longer than ten bytes")
+
+
+@typed_errors
+def from_a2a(document: Any) -> list[Message]:
+    """Read a task with its history, a list of messages, or a single message; a task also as Protocol Buffers.
+
+    Raises FormatError, with a path.
+    """
+    is_binary = isinstance(document, (bytes, bytearray)) and is_task(bytes(document))
+    data = read_task(bytes(document)) if is_binary else parse_json_or_lines(document, format_name=FORMAT)
+    turns = Turns()
+    for fields in iter_fields(data, FORMAT):
+        if "role" in fields:
+            _message(fields, turns)
+        elif "status" in fields or "history" in fields:
+            _task(fields, turns)
+        else:
+            raise FormatError("this is neither a message nor a task of A2A", path=fields.path)
+    return turns.messages
+
+
+def _task(task: Fields, turns: Turns) -> None:
+    task.ignore("id", "contextId", "context_id", "kind")
+    known: set[str] = set()
+    for message in task.objects("history"):
+        known.add(_id(message))
+        _message(message, turns)
+    status = task.object("status")
+    if status is not None:
+        status.ignore("state", "timestamp")
+        last = status.object("message")
+        if last is not None and _id(last) not in known:
+            _message(last, turns)
+        elif last is not None:
+            last.whole()
+    artifacts = task.objects("artifacts")
+    if not turns.messages:
+        for artifact in artifacts:
+            turns.start(Role.ASSISTANT)
+            artifact.ignore("artifactId", "artifact_id", "name", "description")
+            blocks = [block for part in artifact.objects("parts") for block in _part(part, turns)]
+            turns.add(Role.ASSISTANT, blocks, artifact.path)
+        return
+    for artifact in artifacts:
+        artifact.whole()
+        source_losses().add(artifact.path, "an artifact of a task is not part of its conversation: left out")
+
+
+def _id(message: Fields) -> str:
+    return to_text(message.look("messageId") or message.look("message_id"))
+
+
+def _message(message: Fields, turns: Turns) -> None:
+    word = message.required_text("role")
+    role = _ROLES.get(word.lower())
+    if role is None:
+        raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
+    message.ignore("messageId", "message_id", "contextId", "context_id", "taskId", "task_id", "kind")
+    metadata = message.object("metadata")
+    model = metadata.text("model") if metadata is not None and isinstance(metadata.look("model"), str) else None
+    time = read_time(metadata.take("timestamp")) if metadata is not None else None
+    parts = message.objects("parts")
+    turns.start(role, has_results=any(_data_type(part) in _RESULTS for part in parts))
+    blocks: list[ContentBlock] = []
+    for part in parts:
+        blocks += _part(part, turns)
+    fields = {"model": model} if role is Role.ASSISTANT else None
+    # A data part cannot hold media: those that directly follow a result are a part of it.
+    joined: list[ContentBlock] = []
+    for block in blocks:
+        last = joined[-1] if joined else None
+        if isinstance(block, _MEDIA) and isinstance(last, ToolResultBlock):
+            joined[-1] = last.model_copy(update={"content": (*last.content, block)})
+        else:
+            joined.append(block)
+    turns.add(role, joined, message.path, metadata=fields, created_at=time)
+
+
+def _data_type(part: Fields) -> Any:
+    data, metadata = part.look("data"), part.look("metadata")
+    marked = metadata.get("adk_type") if isinstance(metadata, dict) else None
+    return marked or (data.get("type") if isinstance(data, dict) else None)
+
+
+def _part(part: Fields, turns: Turns) -> list[ContentBlock]:
+    kind = _data_type(part)
+    part.ignore("kind", "type")
+    if "text" in part or part.look("text") == "":
+        return text_blocks(part.text("text"))
+    if kind in (*_CALLS, *_RESULTS):
+        data = part.object("data")
+        assert data is not None
+        if data.look("name") is not None or kind in _RESULTS:
+            part.ignore("mediaType", "media_type", "metadata")
+            return [_call_or_result(data, kind, turns)]
+        return [provider_block(FORMAT, "data", {"data": data.whole(), **part.rest()})]
+    if (file := part.object("file")) is not None:
+        media_type = file.text("mimeType", "mime_type", "mediaType")
+        return _file(file.text("bytes", "fileWithBytes"), file.text("uri", "fileWithUri"), media_type,
+                     file.text("name"))  # fmt: skip
+    if "raw" in part or "url" in part:
+        media_type = part.text("mediaType", "media_type")
+        return _file(part.text("raw"), part.text("url"), media_type, part.text("filename"))
+    return [provider_block(FORMAT, "data" if "data" in part else "part", part.rest())]
+
+
+def _file(data: str | None, url: str | None, media_type: str | None, title: str | None) -> list[ContentBlock]:
+    if (block := read_media(media_type, data=data, url=url, title=title)) is not None:
+        return [block]
+    source_losses().add("$", "a file without content is left out", kind=LossKind.MEDIA)
+    return []
+
+
+def _call_or_result(data: Fields, kind: str, turns: Turns) -> ToolUseBlock | ToolResultBlock:
+    native_id, name = data.text("id", "tool_call_id", "call_id"), data.text("name", "tool_name")
+    data.ignore("type")
+    if kind in _CALLS:
+        return turns.call(native_id, name or "", data.take("arguments", "args", "input"))
+    failed = data.take("is_error", "error")
+    content = data.take("result", "response", "output", "content")
+    if isinstance(failed, str) and content is None:
+        content = failed
+    return turns.result(native_id, name, text_blocks(content), is_error=bool(failed))

@@ -1,1 +1,0 @@
-"""Conversations of agents: their logs, their messages to each other, and their traces."""

@@ -1,1 +1,0 @@
-"""Messages of frameworks for agents, and of the protocols that they share."""

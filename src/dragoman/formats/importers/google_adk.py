@@ -1,0 +1,266 @@
+"""Sessions and events of Google's Agent Development Kit, in camel or snake case, and its SQLite files.
+
+An event of a model is a reply of Gemini with fields of its own. Source: google/adk/events/event.py,
+google/adk/sessions/session.py and google/adk/sessions/schemas, 2.13.
+"""
+
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import from_json
+
+from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock
+from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.canonical.usage import Usage
+from dragoman.formats.document import parse_json_or_lines, read_list
+from dragoman.formats.errors import FormatError
+from dragoman.formats.reading.blocks import (
+    build_usage,
+    cite_last_text,
+    media_block,
+    model_fields_of,
+    provider_block,
+    read_citation,
+    signature_notes,
+    text_blocks,
+    to_text,
+)
+from dragoman.formats.reading.fields import Fields, is_empty, iter_fields, source_losses, typed_errors
+from dragoman.formats.reading.turns import Turns, read_time, stop_after
+from dragoman.formats.results import Conversation
+
+FORMAT = "google-adk"
+_PROVIDER = "google"
+
+_STOP_REASONS = {
+    "STOP": StopReason.END_TURN,
+    "MAX_TOKENS": StopReason.MAX_TOKENS,
+    "SAFETY": StopReason.REFUSAL,
+    "RECITATION": StopReason.REFUSAL,
+    "PROHIBITED_CONTENT": StopReason.REFUSAL,
+    "BLOCKLIST": StopReason.REFUSAL,
+    "SPII": StopReason.REFUSAL,
+    "MALFORMED_FUNCTION_CALL": StopReason.ERROR,
+}
+_STATES = (
+    "id", "timestamp", "invocation_id", "node_info", "branch", "partial", "turn_complete", "turn_complete_reason",
+    "interrupted", "long_running_tool_ids", "avg_logprobs", "logprobs_result", "cache_metadata", "interaction_id",
+    "interaction_status", "environment_id", "isolation_scope", "live_session_id", "live_session_resumption_update",
+    "go_away", "voice_activity", "output", "avg_logprobs", "request_id",
+)  # fmt: skip
+"""Fields of an event that are states of a program, and copies."""
+_USAGE_FIELDS = (
+    "total_token_count", "prompt_tokens_details", "candidates_tokens_details", "cache_tokens_details", "traffic_type",
+    "tool_use_prompt_tokens_details", "service_tier",
+)  # fmt: skip
+_CAPITAL = re.compile(r"(?<=[a-z0-9])[A-Z]")
+_COLUMNS = (
+    "content", "author", "invocation_id", "grounding_metadata", "usage_metadata", "citation_metadata", "error_code",
+    "error_message", "partial", "turn_complete", "custom_metadata", "branch", "interrupted",
+)  # fmt: skip
+"""The columns of an event before version 1 of the schema."""
+
+
+@typed_errors
+def from_google_adk(document: Any) -> list[Conversation]:
+    """Return the conversation of a session or of a list of events, or those of several sessions.
+
+    Raises FormatError, with a path.
+    """
+    data = parse_json_or_lines(document, format_name=FORMAT)
+    sessions = data if isinstance(data, list) and data and _is_session(data[0]) else None
+    if sessions is None and not _is_session(data):
+        return [Conversation("1", _read(data, "$"))]
+    found: list[Conversation] = []
+    for native in iter_fields(sessions if sessions is not None else data, FORMAT):
+        session = _Snake(native.whole(), native.path, FORMAT)
+        session.ignore("app_name", "user_id", "last_update_time")
+        if session.take("state"):
+            reason = "the state of a program is not part of its conversation: left out"
+            source_losses().add(f"{session.path}.state", reason)
+        name = session.text("id") or str(len(found) + 1)
+        found.append(Conversation(name, _read(session.take("events"), f"{session.path}.events")))
+        session.close()
+    return found
+
+
+def from_google_adk_file(path: Path) -> list[Conversation]:
+    """Return the conversations of a SQLite file of ADK's `DatabaseSessionService`. Raises FormatError."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            database.row_factory = sqlite3.Row
+            return list(_stored(database))
+    except sqlite3.Error as error:
+        raise FormatError(f"this is not a file of ADK's sessions: {error}") from None
+
+
+def _stored(database: sqlite3.Connection) -> Iterator[Conversation]:
+    columns = {row["name"] for row in database.execute("pragma table_info(events)")}
+    if not {"session_id", "timestamp"} <= columns:
+        raise FormatError("this is not a file of ADK's sessions: it has no table of events")
+    events: dict[str, list[Any]] = {}
+    for row in database.execute("select * from events order by session_id, timestamp, rowid"):
+        if "event_data" in columns:
+            event = _column(row["event_data"])
+        else:
+            event = {name: _column(row[name]) for name in _COLUMNS if name in columns}
+        if isinstance(event, dict):
+            event.setdefault("timestamp", row["timestamp"])
+        events.setdefault(to_text(row["session_id"]), []).append(event)
+    for name, found in events.items():
+        yield Conversation(name, _read(found, f"$.events[{name}]"))
+
+
+def _column(value: Any) -> Any:
+    if not isinstance(value, (str, bytes)):
+        return value
+    try:
+        return from_json(value)
+    except ValueError:
+        return value
+
+
+def _is_session(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("events"), list)
+
+
+class _Snake(Fields):
+    """The fields of an object by their names in snake case, whichever case the document has."""
+
+    __slots__ = ("_names",)
+
+    def __init__(self, native: Mapping[str, Any], path: str, format_name: str) -> None:
+        self._names = {_CAPITAL.sub(lambda capital: f"_{capital[0]}", name).lower(): name for name in native}
+        super().__init__({snake: native[name] for snake, name in self._names.items()}, path, format_name)
+
+    def _path_of(self, name: str) -> str:
+        return super()._path_of(self._names.get(name, name))
+
+    def whole(self) -> dict[str, Any]:
+        """Take all fields, and return those that are not empty as the document names them."""
+        return {self._names[name]: value for name, value in super().whole().items() if not is_empty(value)}
+
+
+def _read(events: Any, path: str) -> list[Message]:
+    turns = Turns()
+    for native in iter_fields(events, FORMAT, path):
+        event = _Snake(native.whole(), native.path, FORMAT)
+        if event.look("partial") is True:  # a piece of a stream: the whole follows
+            event.whole()
+        else:
+            _event(event, turns)
+        event.close()
+    return turns.messages
+
+
+def _event(event: Fields, turns: Turns) -> None:
+    time = read_time(event.take("timestamp"))
+    event.ignore(*_STATES)
+    author = event.text("author")
+    actions = event.take("actions")
+    for name, value in actions.items() if isinstance(actions, dict) else ():
+        if not is_empty(value) and value is not False:
+            reason = "what an event changes outside the conversation is left out"
+            source_losses().add(f"{event.path}.actions.{name}", reason)
+    content = event.object("content")
+    if (code := event.take("error_code")) is not None:
+        reason = f"the model failed: {to_text(code)[:80]}: {to_text(event.take('error_message'))[:200]}"
+        source_losses().add(event.path, reason)
+    named = model_fields_of(FORMAT, None, event.text("model_version"))
+    usage, grounding = event.object("usage_metadata"), event.take("grounding_metadata")
+    word = event.text("finish_reason")
+    for name in ("custom_metadata", "citation_metadata", "input_transcription", "output_transcription"):
+        if event.take(name):
+            source_losses().add(f"{event.path}.{name}", "a message has no place for it: left out")
+    if content is None:
+        return
+    role = Role.USER if (content.text("role") or author) == "user" else Role.ASSISTANT
+    parts = content.objects("parts")
+    has_results = any("function_response" in part for part in parts)
+    turns.start(role, has_results=has_results)
+    blocks: list[ContentBlock] = []
+    signatures: dict[int, str] = {}
+    for part in parts:
+        if (signature := part.text("thought_signature")) is not None:
+            signatures[len(blocks)] = signature
+        blocks += _part(part, turns)
+    if role is not Role.ASSISTANT:
+        turns.add(role, blocks, event.path, created_at=time)
+        return
+    blocks = _ground(blocks, grounding, f"{event.path}.grounding_metadata")
+    signed = {index: text for index, text in signatures.items() if index < len(blocks)}
+    stop = _STOP_REASONS.get((word or "").rpartition(".")[2])
+    metadata = {
+        "provider": _PROVIDER,
+        "model": f"{_PROVIDER}:{named['model']}" if named["model"] else None,
+        "usage": _usage(usage),
+        "stop_reason": stop_after(blocks, stop),
+        "provider_raw": signature_notes(_PROVIDER, signed),
+    }
+    turns.add(role, blocks, event.path, metadata=metadata, created_at=time)
+
+
+def _part(part: Fields, turns: Turns) -> list[ContentBlock]:
+    title = None
+    if (call := part.object("function_call")) is not None:
+        call.ignore("will_continue", "partial_args")
+        return [turns.call(call.text("id"), call.text("name") or "", call.take("args"))]
+    if (response := part.object("function_response")) is not None:
+        return [_response(response, turns)]
+    for name, field in (("inline_data", "data"), ("file_data", "file_uri")):
+        if (media := part.object(name)) is not None:
+            data, media_type, title = media.text(field) or "", media.text("mime_type"), media.text("display_name")
+            kind: Any = "base64" if name == "inline_data" else "url"
+            data = data.replace("-", "+").replace("_", "/") if kind == "base64" else data
+            return [media_block(MediaSource(kind=kind, data=data), media_type, title=title)]
+    if part.look("text") is not None:
+        text = part.text("text") or ""
+        if part.take("thought") is True:
+            return [ThinkingBlock(text=text)] if text else []
+        return [TextBlock(text=text)] if text else []
+    rest = part.whole()
+    return [provider_block(_PROVIDER, next(iter(rest)), rest)] if rest else []
+
+
+def _response(response: Fields, turns: Turns) -> ContentBlock:
+    """Return a result. ADK puts a text under ``result``, and the text of a failed call under ``error``."""
+    response.ignore("will_continue", "scheduling")
+    native_id, name, body = response.text("id"), response.text("name"), response.take("response")
+    content: list[ContentBlock] = []
+    failed = False
+    if isinstance(body, dict) and len(body) == 1:
+        (key,) = body
+        failed = key == "error"
+        content = text_blocks(body[key] if key in ("result", "output", "error") else body)
+    else:
+        content = text_blocks(body)
+    for part in response.objects("parts"):
+        content += _part(part, turns)
+    return turns.result(native_id, name, content, is_error=failed)
+
+
+def _ground(blocks: list[ContentBlock], grounding: Any, path: str) -> list[ContentBlock]:
+    """Return the reply with the sources of a search on its last text."""
+    grounding = grounding if isinstance(grounding, dict) else {}
+    name = "groundingChunks" if "groundingChunks" in grounding else "grounding_chunks"
+    chunks = read_list(grounding.get(name), f"{path}.{name}")
+    sources = [each["web"] for each in chunks if isinstance(each, dict) and isinstance(each.get("web"), dict)]
+    return cite_last_text(blocks, [read_citation({"type": "grounding_chunk", **source}) for source in sources])
+
+
+def _usage(usage: Fields | None) -> Usage | None:
+    if usage is None:
+        return None
+    thoughts = usage.count("thoughts_token_count") or 0
+    found = build_usage(
+        (usage.count("prompt_token_count") or 0) + (usage.count("tool_use_prompt_token_count") or 0),
+        (usage.count("candidates_token_count") or 0) + thoughts,
+        cached=usage.count("cached_content_token_count"),
+        reasoning_tokens=thoughts or None,
+    )
+    usage.ignore(*_USAGE_FIELDS)
+    return found

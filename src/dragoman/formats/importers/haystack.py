@@ -1,0 +1,185 @@
+"""Haystack's messages as `ChatMessage.to_dict` writes them: an object with one key for each part.
+
+The form of version 1 (``content`` is a text) is the same as that of Chat Completions and is read there.
+Source: haystack/dataclasses/chat_message.py, 3.4.
+"""
+
+from typing import Any
+
+from dragoman.canonical.blocks import (
+    ContentBlock,
+    MediaSource,
+    RedactedThinkingBlock,
+    ThinkingBlock,
+)
+from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.canonical.usage import Usage
+from dragoman.formats.reading.blocks import (
+    build_usage,
+    cite_last_text,
+    media_block,
+    media_from_url,
+    model_fields_of,
+    provider_block,
+    read_citation,
+    text_blocks,
+    to_text,
+)
+from dragoman.formats.reading.fields import Fields, source_losses, typed_errors
+from dragoman.formats.reading.turns import STOP_WORDS, Turns, read_messages, read_time, stop_after
+
+FORMAT = "haystack"
+
+_ROLES = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT, "tool": Role.TOOL}
+_STOP_REASONS = {**STOP_WORDS, "completed": StopReason.END_TURN, "incomplete": StopReason.MAX_TOKENS}
+_REQUEST_FIELDS = (
+    "index", "id", "object", "status", "logprobs", "completion_start_time", "error", "incomplete_details",
+    "instructions", "metadata", "parallel_tool_calls", "temperature", "tool_choice", "tools", "top_p", "truncation",
+    "max_output_tokens", "previous_response_id", "reasoning", "service_tier", "text", "user", "store", "response_id",
+    "background", "prompt_cache_key", "safety_identifier", "top_logprobs", "system_fingerprint", "stop_sequence",
+)  # fmt: skip
+"""What a provider repeats of the request in the metadata of a reply."""
+_USAGE_FIELDS = (
+    "total_tokens", "cache_creation", "inference_geo", "output_tokens_details", "server_tool_use", "service_tier",
+    "speed",
+)  # fmt: skip
+_DETAIL_FIELDS = ("accepted_prediction_tokens", "audio_tokens", "rejected_prediction_tokens", "text_tokens",
+                  "image_tokens")  # fmt: skip
+_PARTS = ("text", "tool_call", "tool_call_result", "reasoning", "image", "file")
+
+
+@typed_errors
+def from_haystack(document: Any) -> list[Message]:
+    """Read a list of messages, an object with one as ``messages``, or a single message. Raises FormatError, with a
+    path.
+    """
+    called: dict[str | None, Any] = {}
+    return read_messages(document, FORMAT, lambda message, turns: _message(message, turns, called))
+
+
+def _message(message: Fields, turns: Turns, called: dict[str | None, Any]) -> None:
+    role = message.role(_ROLES, "role", "_role")
+    name = message.text("name", "_name")
+    if name is not None:
+        source_losses().add(f"{message.path}.name", "a message has no name of its speaker: left out")
+    field = "content" if message.look("content") is not None else "_content"
+    parts = message.objects(field)
+    meta = message.object("meta", "_meta")
+    turns.start(role, has_results=role is Role.TOOL)
+    blocks = [block for part in parts for block in _part(part, turns, called)]
+    if meta is not None:
+        blocks = cite_last_text(blocks, [read_citation(each.whole()) for each in meta.objects("citations")])
+    metadata, created = _read_meta(meta, blocks) if meta is not None else ({}, None)
+    turns.add(role, blocks, message.path, metadata=metadata if role is Role.ASSISTANT else None, created_at=created)
+
+
+def _part(part: Fields, turns: Turns, called: dict[str | None, Any]) -> list[ContentBlock]:
+    """Return the blocks of a part. ``called`` has the arguments of each call by its id: a result repeats them."""
+    kind = next((name for name in _PARTS if part.look(name) is not None), None)
+    if kind == "text":
+        return text_blocks(part.text("text"))
+    inner = part.object(kind) if kind is not None else None
+    if inner is None:
+        return [provider_block(FORMAT, "part", part.rest())]
+    if kind == "tool_call":
+        native_id, arguments = _call_id(inner), inner.take("arguments")
+        called[native_id] = arguments
+        return [turns.call(native_id, inner.required_text("tool_name"), arguments)]
+    if kind == "tool_call_result":
+        origin = inner.object("origin")
+        native_id, name = (_call_id(origin), origin.text("tool_name")) if origin is not None else (None, None)
+        if origin is not None and origin.look("arguments") == called.get(native_id):
+            origin.ignore("arguments")
+        return [turns.result(native_id, name, _result(inner, turns, called), is_error=inner.flag("error"))]
+    if kind == "reasoning":
+        return _reasoning(inner)
+    return [_media(inner, is_image=kind == "image")]
+
+
+def _call_id(call: Fields) -> str | None:
+    """Return the id that pairs a call with its result. Of Responses, the call's own id is that of an item."""
+    native_id, extra = call.text("id"), call.object("extra")
+    if extra is None:
+        return native_id
+    extra.ignore("type", "id", "status")
+    return extra.text("call_id") or native_id
+
+
+def _text_of(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _result(result: Fields, turns: Turns, called: dict[str | None, Any]) -> list[ContentBlock]:
+    value = result.look("result")
+    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+        return [block for part in result.objects("result") for block in _part(part, turns, called)]
+    return text_blocks(result.take("result"))
+
+
+def _reasoning(reasoning: Fields) -> list[ContentBlock]:
+    text = reasoning.text("reasoning_text") or ""
+    extra = reasoning.object("extra")
+    if extra is None:
+        return [ThinkingBlock(text=text)] if text else []
+    found: list[ContentBlock] = []
+    for each in extra.objects("reasoning_contents"):  # as Bedrock and Anthropic have it
+        content = each.object("reasoning_content")
+        if content is None:
+            continue
+        if (redacted := content.text("redacted_thinking", "redacted_content")) is not None:
+            found.append(RedactedThinkingBlock(data=redacted))
+        if (signed := content.object("reasoning_text")) is not None:
+            found.append(ThinkingBlock(text=signed.text("text") or "", signature=signed.text("signature")))
+    if found:
+        return found
+    extra.ignore("id", "type", "status", "summary", "content")  # copies of the text
+    sealed = extra.text("encrypted_content", "signature")
+    return [ThinkingBlock(text=text, signature=sealed)] if text or sealed else []
+
+
+def _media(media: Fields, *, is_image: bool) -> ContentBlock:
+    media.ignore("validation")
+    media_type, data = media.text("mime_type"), media.text("base64_image", "base64_data") or ""
+    detail, title, meta = media.text("detail"), media.text("filename"), media.object("meta")
+    kind = "image" if is_image else None
+    url = _text_of(meta.look("url")) if meta is not None else None
+    if meta is not None and url is not None:
+        meta.ignore("url")
+    if data.startswith(("http:", "https:")):
+        return media_from_url(data, media_type, kind=kind, detail=detail, title=title)
+    source = MediaSource(kind="base64", data=data)
+    return media_block(source, media_type, kind=kind, detail=detail, title=title)
+
+
+def _read_meta(meta: Fields, blocks: list[ContentBlock]) -> tuple[dict[str, Any], Any]:
+    meta.ignore(*_REQUEST_FIELDS)
+    provider = _text_of(meta.take("provider", "model_provider"))
+    usage = meta.object("usage")
+    stop = _STOP_REASONS.get(to_text(meta.take("finish_reason", "stop_reason", "done_reason")))
+    created = read_time(meta.take("created_at", "created"))
+    return {
+        **model_fields_of(FORMAT, provider, _text_of(meta.take("model"))),
+        "usage": _usage(usage) if usage is not None else None,
+        "stop_reason": stop_after(blocks, stop),
+    }, created
+
+
+def _usage(usage: Fields) -> Usage | None:
+    details = usage.object("prompt_tokens_details", "input_tokens_details")
+    outputs = usage.object("completion_tokens_details", "output_tokens_details")
+    cached = details.count("cached_tokens") if details is not None else None
+    written = details.count("cache_write_tokens", "cache_creation_tokens") if details is not None else None
+    reasoning = outputs.count("reasoning_tokens", "thinking_tokens") if outputs is not None else None
+    for each in (details, outputs):
+        if each is not None:
+            each.ignore(*_DETAIL_FIELDS)
+    read = usage.count("prompt_tokens", "input_tokens")
+    found = build_usage(
+        read,
+        usage.count("completion_tokens", "output_tokens"),
+        cached=cached if cached is not None else usage.count("cache_read_input_tokens"),
+        written=written if written is not None else usage.count("cache_creation_input_tokens"),
+        reasoning_tokens=reasoning,
+    )
+    usage.ignore(*_USAGE_FIELDS)
+    return found

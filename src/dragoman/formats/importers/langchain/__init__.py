@@ -1,1 +1,0 @@
-"""LangChain's messages, and what LangGraph and LangSmith keep them in."""

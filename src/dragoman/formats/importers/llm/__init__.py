@@ -1,1 +1,0 @@
-"""The SQLite log of simonw/llm, and its JSON."""

@@ -1,0 +1,167 @@
+"""Messages of the Model Context Protocol: those of sampling, those of a prompt, and the result of one call.
+
+A request for sampling has instructions of its own next to the list. Results stand in a message of the user.
+Source: https://modelcontextprotocol.io/specification, schema 2025-11-25.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    ContentBlock,
+    ImageBlock,
+    MediaSource,
+    ResourceBlock,
+    ResourceRefBlock,
+    TextBlock,
+)
+from dragoman.canonical.ids import new_ulid
+from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.formats.document import parse_json_or_lines
+from dragoman.formats.errors import FormatError
+from dragoman.formats.reading.blocks import provider_block, text_blocks, to_text
+from dragoman.formats.reading.fields import Fields, drop_tools, iter_fields, source_losses, typed_errors
+from dragoman.formats.reading.turns import Turns, stop_after
+
+FORMAT = "mcp"
+
+_ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT}
+_STOP_REASONS = {
+    "endTurn": StopReason.END_TURN,
+    "maxTokens": StopReason.MAX_TOKENS,
+    "stopSequence": StopReason.STOP_SEQUENCE,
+    "toolUse": StopReason.TOOL_USE,
+}
+_OPTIONS = (
+    "maxTokens", "temperature", "stopSequences", "modelPreferences", "includeContext", "toolChoice", "metadata", "task",
+)  # fmt: skip
+
+
+@typed_errors
+def from_mcp(document: Any) -> list[Message]:
+    """Read messages of sampling, a request with them or its result, the result of a prompt, or that of a tool.
+
+    A frame of JSON-RPC around one of them is opened. Raises FormatError, with a path.
+    """
+    turns = Turns()
+    for fields in iter_fields(parse_json_or_lines(document, format_name=FORMAT), FORMAT):
+        if "jsonrpc" in fields:
+            fields.ignore("jsonrpc", "id", "method")
+            inner = fields.object("params", "result")
+            if inner is None:
+                raise FormatError("a frame of MCP without params or result holds no message", path=fields.path)
+            _entry(inner, turns)
+        else:
+            _entry(fields, turns)
+    return turns.messages
+
+
+def _entry(fields: Fields, turns: Turns) -> None:
+    fields.ignore("_meta", "resultType")
+    if "messages" in fields:
+        drop_tools(fields)
+        fields.ignore("description")  # of the prompt, for people
+        for name in _OPTIONS:
+            if name in fields:
+                fields.take(name)
+                reason = f"a history has no options of a request: {name!r} is left out"
+                source_losses().add(f"{fields.path}.{name}", reason)
+        if (system := fields.text("systemPrompt")) is not None:
+            turns.add(Role.SYSTEM, text_blocks(system), f"{fields.path}.systemPrompt")
+        for message in fields.objects("messages"):
+            message.ignore("_meta")
+            _message(message, turns)
+    elif "role" in fields:
+        _message(fields, turns)
+    elif isinstance(fields.look("content"), list):
+        turns.start(Role.TOOL, has_results=True)
+        turns.add(Role.TOOL, [_result(fields, None, turns)], fields.path)
+    else:
+        raise FormatError("this is neither a message nor a result of MCP", path=fields.path)
+
+
+def _message(message: Fields, turns: Turns) -> None:
+    role = message.role(_ROLES)
+    parts = _parts(message)
+    turns.start(role, has_results=any(part.look("type") == "tool_result" for part in parts))
+    blocks = [_part(part, turns) for part in parts]
+    stop = _STOP_REASONS.get(message.text("stopReason") or "")
+    metadata = {"model": message.text("model"), "stop_reason": stop_after(blocks, stop)}
+    turns.add(role, blocks, message.path, metadata=metadata if role is Role.ASSISTANT else None)
+
+
+def _parts(message: Fields) -> list[Fields]:
+    """Return the content, which is one part or a list of them."""
+    content = message.look("content")
+    if isinstance(content, Mapping):
+        found = message.object("content")
+        return [found] if found is not None else []
+    return message.objects("content")
+
+
+def _part(part: Fields, turns: Turns) -> ContentBlock:
+    kind = part.text("type") or ""
+    _report_notes(part)
+    match kind:
+        case "text":
+            return TextBlock(text=part.required_text("text"))
+        case "image" | "audio":
+            block = ImageBlock if kind == "image" else AudioBlock
+            source = MediaSource(kind="base64", data=part.required_text("data"))
+            return block(source=source, media_type=part.text("mimeType"))
+        case "tool_use":
+            return turns.call(part.text("id"), part.required_text("name"), part.take("input"))
+        case "tool_result":
+            return _result(part, part.text("toolUseId"), turns)
+        case "resource":
+            return _resource(part)
+        case "resource_link":
+            uri = part.required_text("uri")
+            for name in ("mimeType", "description", "title", "size"):
+                if part.take(name) is not None:
+                    reason = f"a reference to a resource has no {name}: left out"
+                    source_losses().add(f"{part.path}.{name}", reason)
+            return ResourceRefBlock(
+                resource_request_id=f"rr_{new_ulid()}",
+                uri=uri,
+                name=part.text("name"),
+                resource_type="file" if uri.startswith("file:") else "uri",
+            )
+        case _:
+            return provider_block(FORMAT, to_text(kind), {"type": kind, **part.whole()})
+
+
+def _report_notes(part: Fields) -> None:
+    for name in ("annotations", "_meta"):
+        if part.take(name):
+            source_losses().add(f"{part.path}.{name}", "notes on a part for a program or its user are left out")
+
+
+def _resource(part: Fields) -> ContentBlock:
+    native = part.object("resource")
+    if native is None:
+        raise part.fault("resource", "is missing")
+    native.ignore("_meta")
+    uri, blob = native.required_text("uri"), native.text("blob")
+    return ResourceBlock(
+        resource_request_id=f"rr_{new_ulid()}",
+        uri=uri,
+        resource_type="blob" if blob is not None else "file" if uri.startswith("file:") else "uri",
+        content=native.text("text") if blob is None else None,
+        blob=blob,
+        mime_type=native.text("mimeType"),
+    )
+
+
+def _result(part: Fields, native_id: str | None, turns: Turns) -> ContentBlock:
+    is_error = part.flag("isError")
+    content = [_part(each, turns) for each in part.objects("content")]
+    structured = part.take("structuredContent")
+    if structured is not None:
+        if not content:
+            content = text_blocks(structured)
+        else:
+            reason = "a result has no structured form next to its content: left out"
+            source_losses().add(f"{part.path}.structuredContent", reason)
+    return turns.result(native_id, None, content, is_error=is_error)

@@ -1,0 +1,483 @@
+"""Traces with OpenTelemetry's conventions for generative AI: spans and log records that hold whole messages.
+
+Spans are read as the Python SDK prints them, and as OTLP sends them in JSON. A request that continues an earlier one of
+its trace replaces it. Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic_core import to_json
+
+from dragoman.adapter.losses import LossKind
+from dragoman.canonical.blocks import ContentBlock, MediaSource, ThinkingBlock
+from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.canonical.usage import Usage
+from dragoman.formats.document import copy_json_at, kind_of, parse, parse_json_or_lines, parse_or_none
+from dragoman.formats.errors import FormatError
+from dragoman.formats.importers.langchain import from_langchain
+from dragoman.formats.native import read_reply, read_request
+from dragoman.formats.reading.blocks import (
+    build_usage,
+    count_of,
+    media_block,
+    media_from_url,
+    model_fields_of,
+    provider_block,
+    text_blocks,
+    to_text,
+)
+from dragoman.formats.reading.fields import ROLES, Fields, is_empty, source_losses, typed_errors
+from dragoman.formats.reading.turns import STOP_WORDS, Turns, read_time, stop_after
+from dragoman.formats.results import Conversation
+
+FORMAT = "otel"
+INPUT, OUTPUT, SYSTEM = "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"
+ALL = "pydantic_ai.all_messages"
+
+_STOP_REASONS = {**STOP_WORDS, "tool_call": StopReason.TOOL_USE, "error": StopReason.ERROR}
+
+
+@typed_errors
+def from_otel(document: Any) -> list[Conversation]:
+    """Return the conversations in spans or log records. Raises FormatError, with a path, if there are none."""
+    data = parse_json_or_lines(document, format_name=FORMAT)
+    if isinstance(data, list) and data and all(isinstance(item, dict) and "parts" in item for item in data):
+        data = {"attributes": {INPUT: data}}  # the messages alone
+    records = list(_find_records(data))
+    chosen: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    keys: dict[str, list[list[bytes]]] = {}
+    for path, record in records:
+        name = to_text(record.get("gen_ai.conversation.id") or record.get(_TRACE)) or "1"
+        messages = _messages(record, ALL, path) or [*_messages(record, INPUT, path), *_messages(record, OUTPUT, path)]
+        lines = [to_json({"role": each.get("role"), "parts": each.get("parts")}) for each, _ in messages]
+        known, kept = keys.setdefault(name, []), chosen.setdefault(name, [])
+        for index, before in enumerate(known):
+            if lines[: len(before)] == before or before[: len(lines)] == lines:
+                if len(lines) > len(before):
+                    known[index], kept[index] = lines, (path, record)
+                break
+        else:
+            known.append(lines)
+            kept.append((path, record))
+    found = [
+        Conversation(name if len(kept) == 1 else f"{name}-{number}", _read(record, path))
+        for name, kept in chosen.items()
+        for number, (path, record) in enumerate(kept, 1)
+    ]
+    if not found:
+        raise FormatError(f"no span or log record has messages: they are in {INPUT}, if a program records content")
+    return found
+
+
+_TRACE = "trace"
+"""Where the id of the trace is kept among the attributes; no attribute has this name without a dot."""
+
+
+def _find_records(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the attributes of all spans and records that hold messages, in order."""
+    for value, path in iter_spans(document, "$"):
+        attributes = attributes_of(value["attributes"])
+        if not (INPUT in attributes or OUTPUT in attributes or ALL in attributes):
+            continue
+        report_span(value, path, FORMAT)
+        for name, given in attributes.items():
+            if not name.startswith(_PREFIXES) and name not in _OTHER_ATTRIBUTES and not is_empty(given):
+                source_losses().add_field(f"{path}.attributes", name, FORMAT)
+        context = value.get("context")
+        trace = context.get("trace_id") if isinstance(context, dict) else None
+        times = (value.get(name) for name in ("start_time", "startTimeUnixNano", "observed_timestamp"))
+        started = next((time for time in times if time is not None), None)
+        yield f"{path}.attributes", {
+            **attributes, _TRACE: trace or value.get("trace_id") or value.get("traceId"), _STARTED: started,
+        }  # fmt: skip
+
+
+_STARTED = "started"
+_PREFIXES = (
+    "gen_ai.",
+    "server.",
+    "logfire.",
+    "operation.",
+    "pydantic_ai.",
+    "openai.",
+    "error.",
+    "http.",
+    "aws.",
+    "azure.",
+)
+_OTHER_ATTRIBUTES = frozenset({"model_request_parameters", "model_name", "agent_name", "final_result"})
+
+
+def _messages(record: dict[str, Any], name: str, path: str) -> list[tuple[dict[str, Any], str]]:
+    value = record.get(name)
+    at = f"{path}['{name}']"
+    if value is None:
+        return []
+    try:
+        value = copy_json_at(parse(value, format_name=FORMAT), at)
+    except FormatError as error:
+        raise FormatError(error.reason, path=at) from None
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise FormatError(f"messages must be a list of objects, not {kind_of(value)}", path=at)
+    return [(item, f"{at}[{index}]") for index, item in enumerate(value)]
+
+
+def _read(record: dict[str, Any], path: str) -> list[Message]:
+    turns = Turns()
+    time = read_time(record.get(_STARTED))
+    named = model_fields_of(
+        FORMAT,
+        _text(record, "gen_ai.provider.name") or _text(record, "gen_ai.system"),
+        _text(record, "gen_ai.response.model") or _text(record, "gen_ai.request.model") or _text(record, "model_name"),
+    )
+    listed = _messages(record, ALL, path)
+    outputs = [] if listed else _messages(record, OUTPUT, path)
+    listed = listed or _messages(record, INPUT, path)
+    system = _messages(record, SYSTEM, path)
+    if system and not any(message.get("role") == "system" for message, _ in listed):
+        parts = [Fields(part, at, FORMAT) for part, at in system]
+        blocks = [block for part in parts for block in _part(part, turns)]
+        for part in parts:
+            part.close()
+        turns.add(Role.SYSTEM, blocks, f"{path}['{SYSTEM}']", created_at=time)
+    if len(outputs) > 1:
+        reason = "a conversation has one continuation: the other answers are left out"
+        source_losses().add(f"{path}['{OUTPUT}']", reason, kind=LossKind.EMPTY_MESSAGE)
+    last = [(*each, True) for each in outputs[:1]]
+    for native, at, is_reply in [*((message, at, False) for message, at in listed), *last]:
+        message = Fields(native, at, FORMAT)
+        role = message.role(ROLES)
+        stop = _STOP_REASONS.get(message.text("finish_reason") or "")
+        parts = message.objects("parts")
+        turns.start(role, has_results=any(part.look("type") == "tool_call_response" for part in parts))
+        blocks = [block for part in parts for block in _part(part, turns)]
+        usage = _usage(record) if is_reply else None
+        metadata = {**named, "usage": usage, "stop_reason": stop_after(blocks, stop)}
+        turns.add(role, blocks, message.path, metadata=metadata if role is Role.ASSISTANT else None)
+        message.close()
+    return turns.messages
+
+
+def _part(part: Fields, turns: Turns) -> list[ContentBlock]:
+    kind = part.text("type") or ""
+    match kind:
+        case "text":
+            return text_blocks(part.take("content"))
+        case "reasoning" | "thinking":
+            return [ThinkingBlock(text=to_text(part.take("content")))]
+        case "tool_call" | "tool_call_response" if part.look("builtin") is True:
+            return [provider_block(FORMAT, part.text("name") or kind, part.whole())]
+        case "tool_call":
+            name = part.required_text("name")
+            return [turns.call(part.text("id"), name, part.take("arguments"))]
+        case "tool_call_response":
+            content = text_blocks(part.take("response", "result"))
+            return [turns.result(part.text("id"), part.text("name"), content)]
+        case "blob" | "binary":
+            data = part.required_text("content", "data")
+            return [media_block(MediaSource(kind="base64", data=data), _media_type(part), kind=_modality(part))]
+        case "uri":
+            return [media_from_url(part.required_text("uri"), _media_type(part), kind=_modality(part))]
+        case "image-url" | "audio-url" | "video-url" | "document-url":
+            return [media_from_url(part.required_text("url"), _media_type(part), kind=kind.removesuffix("-url"))]
+        case "file":
+            source = MediaSource(kind="file_id", data=part.required_text("file_id"))
+            return [media_block(source, _media_type(part), kind=_modality(part))]
+        case _:
+            return [provider_block(FORMAT, kind, part.whole())]
+
+
+def _media_type(part: Fields) -> str | None:
+    return part.text("mime_type", "media_type")
+
+
+def _modality(part: Fields) -> str | None:
+    modality = part.text("modality")
+    return modality if modality in ("image", "audio", "video") else None
+
+
+def _usage(record: dict[str, Any]) -> Usage | None:
+    def count(*names: str) -> int | None:
+        return count_of(record, *(f"gen_ai.usage.{name}" for name in names))
+
+    return build_usage(
+        count("input_tokens", "prompt_tokens"),
+        count("output_tokens", "completion_tokens"),
+        cached=count("cache_read.input_tokens", "details.cache_read_input_tokens"),
+        written=count("cache_creation.input_tokens", "details.cache_creation_input_tokens"),
+        reasoning_tokens=count("reasoning.output_tokens", "details.reasoning_tokens"),
+    )
+
+
+def _text(record: dict[str, Any], name: str) -> str | None:
+    value = record.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+_OPENINFERENCE = "openinference"
+KIND = "openinference.span.kind"
+
+_ROLES = {**ROLES, "human": Role.USER, "ai": Role.ASSISTANT, "model": Role.ASSISTANT, "function": Role.TOOL}
+_OPENINFERENCE_PREFIXES = (
+    "llm.", "input.", "output.", "openinference.", "metadata", "session.", "user.", "tag.", "tool.", "agent.", "graph.",
+    "service.", "prompt.",
+)  # fmt: skip
+_REPLIES = {"chat.completion": "openai-chat", "response": "openai"}
+
+
+@typed_errors
+def from_openinference(document: Any) -> list[Conversation]:
+    """Return the conversations in the spans of models. Raises FormatError, with a path, if there are none."""
+    data = parse_json_or_lines(document, format_name=_OPENINFERENCE)
+    found: dict[int, tuple[str, list[Message]]] = {}
+    for span, path in iter_spans(data, "$"):
+        attributes = attributes_of(span.get("attributes"))
+        if attributes.get(KIND) not in ("LLM", None) or not any(
+            name.startswith(("llm.input_messages.", "llm.output_messages.", "llm.model_name")) for name in attributes
+        ):
+            continue
+        report_span(span, path, _OPENINFERENCE)
+        for name, value in attributes.items():
+            if not name.startswith(_OPENINFERENCE_PREFIXES) and not is_empty(value):
+                source_losses().add_field(f"{path}.attributes", name, _OPENINFERENCE)
+        raw = _read_raw(attributes, f"{path}.attributes")
+        messages = raw if raw is not None else _Attributes(span, attributes, f"{path}.attributes").read()
+        keys = _prefixes(messages)
+        earlier = next((key for key in reversed(keys) if key in found), None)
+        if earlier is not None:
+            found.pop(earlier)
+        found[keys[-1]] = (to_text(attributes.get("session.id")) or str(len(found) + 1), messages)
+    if not found:
+        raise FormatError("no span is one of a model with messages")
+    names: dict[str, int] = {}
+    read = []
+    for name, messages in found.values():
+        names[name] = names.get(name, 0) + 1
+        read.append(Conversation(name if names[name] == 1 else f"{name}-{names[name]}", messages))
+    return read
+
+
+def _prefixes(messages: list[Message]) -> list[int]:
+    """Return a key for each beginning of the list, the empty one first."""
+    keys = [0]
+    for message in messages:
+        calls = tuple((call.name, to_text(call.input)) for call in message.tool_uses)
+        keys.append(hash((keys[-1], str(message.role), message.text, calls)))
+    return keys
+
+
+def _json(value: Any) -> Any:
+    is_json = isinstance(value, str) and value.startswith(("{", "["))
+    return parse_or_none(value, format_name=_OPENINFERENCE) if is_json else None
+
+
+def _read_raw(attributes: dict[str, Any], path: str) -> list[Message] | None:
+    """Return the messages of a request with its reply; None if no known API and not LangChain wrote them."""
+    request, reply = (_json(attributes.get(f"{side}.value")) for side in ("input", "output"))
+    if not isinstance(request, dict) or not isinstance(reply, dict):
+        return None
+    sent, generations = request.get("messages"), reply.get("generations")
+    if isinstance(generations, list) and isinstance(sent, list):
+        answers = [each["message"] for each in _flat(generations)[:1] if isinstance(each.get("message"), dict)]
+        return from_langchain([*_flat(sent), *answers])
+    provider = _REPLIES.get(to_text(reply.get("object")))
+    if provider is None and reply.get("type") == "message" and isinstance(reply.get("content"), list):
+        provider = "anthropic"
+    if provider is None or not isinstance(request.get("input" if provider == "openai" else "messages"), (list, str)):
+        return None
+    model = request.get("model")
+    known = {"system", "instructions", "messages", "input", "model"}
+    body = {name: value for name, value in request.items() if name in known}
+    messages = read_request(provider, body, f"{path}['input.value']")
+    return [*messages, read_reply(provider, {"model": model, **reply}, f"{path}['output.value']")]
+
+
+def _flat(items: list[Any]) -> list[dict[str, Any]]:
+    nested = [each for item in items for each in (item if isinstance(item, list) else [item])]
+    return [each for each in nested if isinstance(each, dict)]
+
+
+class _Attributes:
+    """Reads a span whose request is not stored: from its flat attributes."""
+
+    def __init__(self, span: dict[str, Any], attributes: dict[str, Any], path: str) -> None:
+        self._turns = Turns()
+        self._attributes = attributes
+        self._path = path
+        self._time = read_time(span.get("start_time", span.get("startTimeUnixNano")))
+
+    def read(self) -> list[Message]:
+        llm = nest({name: value for name, value in self._attributes.items() if name.startswith("llm.")}).get("llm")
+        llm = llm if isinstance(llm, dict) else {}
+        for side in ("input_messages", "output_messages"):
+            for number, each in enumerate(_listed(llm.get(side))):
+                at = f"{self._path}['llm.{side}.{number}']"
+                native = each.get("message") if isinstance(each, dict) else None
+                if not isinstance(native, dict):
+                    raise FormatError(f"a message must be an object, not {kind_of(native)}", path=at)
+                fields = Fields(native, f"{at}.message", _OPENINFERENCE)
+                self._message(fields, is_reply=side == "output_messages")
+                fields.close()
+        return self._turns.messages
+
+    def _message(self, message: Fields, *, is_reply: bool) -> None:
+        word = to_text(message.take("role")) or ("assistant" if is_reply else "user")
+        role = _ROLES.get(word.lower())
+        if role is None:
+            raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
+        native_id, name = message.text("tool_call_id"), message.text("name")
+        self._turns.start(role, has_results=role is Role.TOOL)
+        blocks: list[ContentBlock] = []
+        for item in _listed(message.take("contents")):
+            blocks += self._content(item, message)
+        if not blocks:
+            blocks += text_blocks(message.take("content"))
+        else:
+            message.ignore("content")
+        for item in _listed(message.take("tool_calls")):
+            call = item.get("tool_call") if isinstance(item, dict) else None
+            if isinstance(call, dict):
+                blocks.append(self._call(message.adopt(call, f"{message.path}.tool_calls")))
+        if role is Role.TOOL:
+            blocks = [self._turns.result(native_id, name, blocks)]
+        metadata = {**self._named(), "usage": self._usage() if is_reply else None} if role is Role.ASSISTANT else None
+        self._turns.add(role, blocks, message.path, metadata=metadata, created_at=self._time if is_reply else None)
+
+    def _call(self, call: Fields) -> ContentBlock:
+        native_id, function = call.text("id"), call.object("function")
+        if function is None:
+            raise call.fault("function", "is missing")
+        return self._turns.call(native_id, function.required_text("name"), function.take("arguments"))
+
+    def _content(self, item: Any, message: Fields) -> list[ContentBlock]:
+        native = item.get("message_content") if isinstance(item, dict) else None
+        if not isinstance(native, dict):
+            return []  # a call, which is among the calls as well
+        part = message.adopt(native, f"{message.path}.contents")
+        match part.take("type"):
+            case "text" | None:
+                return text_blocks(part.take("text"))
+            case "reasoning":
+                return [ThinkingBlock(text=to_text(part.take("text", "reasoning")), signature=part.text("signature"))]
+            case "image":
+                url = ((part.take("image") or {}).get("image") or {}).get("url")
+                return [media_from_url(url, kind="image")] if isinstance(url, str) else []
+            case "audio":
+                audio = (part.take("audio") or {}).get("audio") or {}
+                return [media_block(MediaSource(kind="url", data=to_text(audio.get("url"))), audio.get("mime_type"),
+                                    kind="audio")]  # fmt: skip
+            case "tool_use":
+                part.whole()
+                return []
+            case other:
+                return [provider_block(_OPENINFERENCE, to_text(other), part.whole())]
+
+    def _named(self) -> dict[str, Any]:
+        provider = self._attributes.get("llm.provider") or self._attributes.get("llm.system")
+        model = self._attributes.get("llm.model_name")
+        known = provider if isinstance(provider, str) else None
+        return model_fields_of(_OPENINFERENCE, known, model if isinstance(model, str) else None)
+
+    def _usage(self) -> Usage | None:
+        def count(name: str) -> int | None:
+            return count_of(self._attributes, f"llm.token_count.{name}")
+
+        return build_usage(
+            count("prompt"),
+            count("completion"),
+            cached=count("prompt_details.cache_read"),
+            written=count("prompt_details.cache_write"),
+            reasoning_tokens=count("completion_details.reasoning"),
+        )
+
+
+def _listed(value: Any) -> list[Any]:
+    """Return the items of a list, or of an object whose keys are positions."""
+    if isinstance(value, dict):
+        return [value[key] for key in sorted(value, key=lambda key: (len(key), key)) if key.isdigit()]
+    return value if isinstance(value, list) else []
+
+
+_MAX_LEVELS = 8
+"""Levels of an export between its root and its spans."""
+_LISTS = ("resourceSpans", "scopeSpans", "spans", "resourceLogs", "scopeLogs", "logRecords", "logs")
+_MAX_NESTING = 16
+_SPAN_FIELDS = frozenset(
+    {
+        "name", "context", "kind", "parent_id", "start_time", "end_time", "status", "attributes", "events", "links",
+        "resource", "traceId", "spanId", "parentSpanId", "startTimeUnixNano", "endTimeUnixNano", "flags", "traceState",
+        "body", "severity_number", "severity_text", "dropped_attributes", "timestamp", "observed_timestamp", "trace_id",
+        "span_id", "trace_flags", "event_name", "timeUnixNano", "observedTimeUnixNano", "instrumentation_scope",
+        "droppedAttributesCount", "droppedEventsCount", "droppedLinksCount", "scope", "eventName",
+    }
+)  # fmt: skip
+_CONTEXT_FIELDS = frozenset({"trace_id", "span_id", "trace_state", "trace_flags", "is_remote"})
+
+
+def iter_spans(value: Any, path: str, level: int = 0) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the spans and log records of an export, with their paths, in order."""
+    if level > _MAX_LEVELS:
+        return
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from iter_spans(item, f"{path}[{index}]", level + 1)
+    elif isinstance(value, dict):
+        if "attributes" in value:
+            yield value, path
+        for name in _LISTS:
+            yield from iter_spans(value.get(name), f"{path}.{name}", level + 1)
+
+
+def report_span(span: dict[str, Any], path: str, format_name: str) -> None:
+    """Report what a span has next to its attributes that is not a field of all spans."""
+    losses = source_losses()
+    context = span.get("context")
+    for name in context if isinstance(context, dict) else ():
+        if name not in _CONTEXT_FIELDS:
+            losses.add_field(f"{path}.context", name, format_name)
+    for name, value in span.items():
+        if name not in _SPAN_FIELDS and not is_empty(value):
+            losses.add_field(path, name, format_name)
+
+
+def attributes_of(native: Any) -> dict[str, Any]:
+    """Return attributes by name, from an object or from OTLP's list of keys and values."""
+    if isinstance(native, dict):
+        return native
+    found: dict[str, Any] = {}
+    for item in native if isinstance(native, list) else ():
+        if isinstance(item, dict) and isinstance(item.get("key"), str):
+            found[item["key"]] = _value(item.get("value"))
+    return found
+
+
+def _value(native: Any) -> Any:
+    if not isinstance(native, dict):
+        return native
+    if "arrayValue" in native:
+        inner = native["arrayValue"]
+        return [_value(each) for each in inner.get("values", ())] if isinstance(inner, dict) else []
+    if "kvlistValue" in native:
+        inner = native["kvlistValue"]
+        return attributes_of(inner.get("values")) if isinstance(inner, dict) else {}
+    if "intValue" in native:
+        text = to_text(native["intValue"])
+        return int(text) if text.lstrip("-").isdigit() and len(text) < 20 else text  # OTLP sends integers as texts
+    return next(iter(native.values()), None)
+
+
+def nest(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return flat attributes as objects: a dot in a name is a level."""
+    root: dict[str, Any] = {}
+    for name, value in attributes.items():
+        *outer, last = name.split(".", _MAX_NESTING)
+        level = root
+        for step in outer:
+            below = level.setdefault(step, {})
+            if not isinstance(below, dict):
+                break
+            level = below
+        else:
+            level[last] = value
+    return root

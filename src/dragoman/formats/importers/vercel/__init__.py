@@ -1,1 +1,0 @@
-"""Messages of the Vercel AI SDK, versions 5 to 7: those of its user interfaces, and those for models."""

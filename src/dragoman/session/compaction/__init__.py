@@ -1,1 +1,0 @@
-"""Compaction: a summary in place of the older part of a history."""

@@ -1,1 +1,0 @@
-"""What a turn gives back: replies and streams of them."""

@@ -1,1 +1,0 @@
-"""What a session leaves behind: its dump, and its rows in a store."""
