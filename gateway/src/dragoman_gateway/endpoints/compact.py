@@ -47,7 +47,7 @@ class CompactEndpoint(Endpoint):
         given = request.fields.get("input")
         items = given if isinstance(given, list) else [user_message(str(given or ""))]
         fields = {**request.fields, "input": [*items, user_message(_PROMPT)], "stream": False, "store": False}
-        asked = replace(request, fields=fields, body=dumps(fields))
+        asked = replace(request, stream=False, fields=fields, body=dumps(fields))
         turn = Turn(asked, resources)
         response = await answer_whole(turn, exchange.receive)
         try:

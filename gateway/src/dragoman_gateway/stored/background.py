@@ -191,20 +191,17 @@ class _Run:
             self._streams = headers.get(b"content-type", b"").startswith(b"text/event-stream")
         elif self._streams:
             for frame in split_events(self._frames.feed(message.get("body", b""))):
-                self._take(frame)
+                event = read_event(frame)
+                if event is None or event.type == _CREATED:  # a keep-alive, or an event that was sent already
+                    continue
+                if event.response is not None:
+                    event = event.with_response(self._own_fields())
+                    if event.type in ENDS:
+                        self._final = event.response
+                    frame = b""
+                self._add(event, frame)
         else:
             self._body.append(message.get("body", b""))
-
-    def _take(self, frame: bytes) -> None:
-        event = read_event(frame)
-        if event is None or event.type == _CREATED:  # a keep-alive, or an event that was sent already
-            return
-        if event.response is not None:
-            event = event.with_response(self._own_fields())
-            if event.type in ENDS:
-                self._final = event.response
-            frame = b""
-        self._add(event, frame)
 
     def _add(self, event: ResponseEvent, frame: bytes = b"") -> None:
         """Append an event, as the bytes that it came in. A number that an event before it has becomes the next one."""

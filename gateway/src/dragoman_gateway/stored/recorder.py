@@ -175,19 +175,19 @@ class Recorder:
 
     async def _pass_stream(self, message: types.Message) -> None:
         more = message.get("more_body", False)
-        passed = [await self._pass_frame(frame) for frame in split_events(self._frames.feed(message.get("body", b"")))]
+        passed = []
+        for frame in split_events(self._frames.feed(message.get("body", b""))):
+            event = read_event(frame) if _WITH_RESPONSE in frame else None
+            if event is not None and event.response is not None:
+                response, changes = event.response, self._changes(event.response)
+                if event.type in ENDS:
+                    await self._save({**response, **changes})
+                frame = event.with_response(changes).encode() if changes else frame
+            passed.append(frame)
         if not more:
             passed.append(self._frames.finish())
         if passed or not more:
             await self._send({**message, "body": b"".join(passed)})
-
-    async def _pass_frame(self, frame: bytes) -> bytes:
-        if _WITH_RESPONSE not in frame or (event := read_event(frame)) is None or event.response is None:
-            return frame
-        response, changes = event.response, self._changes(event.response)
-        if event.type in ENDS:
-            await self._save({**response, **changes})
-        return event.with_response(changes).encode() if changes else frame
 
     async def _pass_whole(self, message: types.Message) -> None:
         self._body.append(message.get("body", b""))

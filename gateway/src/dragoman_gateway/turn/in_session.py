@@ -185,7 +185,7 @@ class InSession:
 
     @property
     def passes(self) -> bool:
-        changes = self._changes_replies or self._judges_calls or self._read.request.rewrites_reply
+        changes = self._changes_replies or self._judges_calls or bool(self._read.request.query)
         return self.relays and not changes
 
     @property

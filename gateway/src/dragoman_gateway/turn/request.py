@@ -91,6 +91,14 @@ class ClientRequest:
     """What is known of a request before it is asked."""
 
     wire: Wire
+    model: str
+    """The name that the client asked for."""
+    requested_model: str | None = None
+    """The name as the settings have it, if it is another."""
+    stream: bool
+    query: Mapping[str, str] = field(default_factory=dict)
+    """The part of the address that decides the form of the reply. If there is one, the client wants another form than
+    a provider of its wire sends."""
     caller: Caller
     request_id: str
     headers: Mapping[str, str]
@@ -99,31 +107,6 @@ class ClientRequest:
     record: RequestRecord
     kept: KeptBody | None = field(default=None, repr=False)
     """The parts of the body, which earlier requests may have had; None if it was read as a whole."""
-
-    @property
-    def model(self) -> str:
-        """The name that the client asked for."""
-        name: str = self.fields["model"]
-        return name
-
-    @property
-    def requested_model(self) -> str:
-        """The name as the settings have it."""
-        return self.model
-
-    @property
-    def stream(self) -> bool:
-        return self.fields.get("stream") is True
-
-    @property
-    def query(self) -> Mapping[str, str]:
-        """The part of the address that decides the form of the reply."""
-        return {}
-
-    @property
-    def rewrites_reply(self) -> bool:
-        """Whether the client wants another form than a provider of its wire sends."""
-        return False
 
     def forget_history(self) -> None:
         """Release the conversation of a stream that has begun: it may be long, and is asked nowhere else."""

@@ -29,7 +29,6 @@ from dragoman import (
     Usage,
     WireRequest,
     WireResponse,
-    get_adapter,
 )
 from dragoman.answers import ProviderRequest, holds_state
 from dragoman.errors import ProviderError
@@ -199,7 +198,7 @@ class Turn:
         resources, read = self._resources, self.read
         wire = self.request.wire
         self._deployment = self._left.pop(0)
-        self._target = target = get_adapter(self._deployment.model)
+        self._target = target = self._deployment.adapter
         if resources.is_bounded and target.provider == wire.provider:
             wire.headers.check_betas(self.request.headers)
         client = resources.client_for(self._deployment.client)
@@ -216,7 +215,7 @@ class Turn:
             self.request.record.asked = model
             return
         read.read()
-        if is_first:
+        if is_first and self.request.wire.server_state:
             self._check_server_state()
         if not needs_session and read.may_pass and target.provider != wire.provider and _is_plain(read):
             self.way = Direct(read, target, client)

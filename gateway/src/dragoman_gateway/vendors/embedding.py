@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from starlette.routing import Route
 
-from dragoman import Adapter, Loss, Message, Role, get_adapter
+from dragoman import Adapter, Loss, Message, Role
 from dragoman.answers import Attempt, LossKind, drive_async
 from dragoman.blocks import ImageBlock, TextBlock
 from dragoman.embeddings import EmbeddingInput, Embeddings, PartialEmbeddings, Purpose, Truncate
@@ -81,7 +81,7 @@ async def embed(call: Call, request: EmbeddingRequest) -> Embeddings:
 async def _embed_at(
     call: Call, deployment: Deployment, resources: RequestResources, request: EmbeddingRequest
 ) -> Embeddings:
-    adapter = get_adapter(deployment.model)
+    adapter = deployment.adapter
     if adapter.embeddings is None:
         raise InvalidRequestError(
             f"the model {request.model!r:.120} has no embeddings: name an embedding model", status=400

@@ -31,27 +31,8 @@ def get_field(fields: Mapping[str, Any], name: str) -> Any:
 class GoogleRequest(ClientRequest):
     """A request whose address contains what other wires write into the body."""
 
-    named: str
-    streamed: bool
     repeats_model: bool
     """Whether the body has the model's name as well."""
-
-    @property
-    def model(self) -> str:
-        return self.named
-
-    @property
-    def stream(self) -> bool:
-        return self.streamed
-
-    @property
-    def query(self) -> Mapping[str, str]:
-        return {"alt": "json"} if self.rewrites_reply else {}
-
-    @property
-    def rewrites_reply(self) -> bool:
-        """Whether the stream is one JSON array: Google's own always comes as events."""
-        return self.wire is GOOGLE_ARRAY
 
     def body_for(self, adapter: Adapter) -> bytes:
         """Return the body as it is. A model's name that it repeats is replaced."""
@@ -73,8 +54,9 @@ class GoogleEndpoint(Endpoint):
         return GoogleRequest(
             wire=GOOGLE_ARRAY if as_array else GOOGLE,
             fields=fields,
-            named=scope["path_params"]["model"],
-            streamed=self._streamed,
+            model=scope["path_params"]["model"],
+            stream=self._streamed,
+            query={"alt": "json"} if as_array else {},  # Google's own stream always comes as events
             repeats_model=repeated is not None,
             **known,
         )
@@ -90,8 +72,8 @@ class GoogleCountEndpoint(CountEndpoint):
         return GoogleRequest(
             wire=self._wire,
             fields=fields,
-            named=scope["path_params"]["model"],
-            streamed=False,
+            model=scope["path_params"]["model"],
+            stream=False,
             repeats_model=repeats,
             **known,
         )

@@ -23,7 +23,7 @@ from dragoman import (
     WireResponse,
 )
 from dragoman.events import StreamEvent
-from dragoman_gateway.bodies.read import check_model
+from dragoman_gateway.bodies.read import named_model
 from dragoman_gateway.endpoints.endpoint import Endpoint
 from dragoman_gateway.errors import ClientError
 from dragoman_gateway.json import loads
@@ -140,15 +140,7 @@ GENERATE = _GenerateWire(
 
 @dataclass(slots=True, kw_only=True)
 class OllamaRequest(ClientRequest):
-    """A request that asks for a stream by default."""
-
-    @property
-    def requested_model(self) -> str:
-        return plain_name(self.model)
-
-    @property
-    def stream(self) -> bool:
-        return self.fields.get("stream") is not False
+    """A chat, or one prompt that is sent as a chat."""
 
     def body_for(self, adapter: Adapter) -> bytes | None:
         """Return the bytes of a chat; None for generate, which is sent as a chat."""
@@ -159,4 +151,6 @@ class OllamaEndpoint(Endpoint):
     """An ASGI application for chat or generate."""
 
     def read_request(self, scope: Scope, fields: dict[str, Any], **known: Any) -> ClientRequest:
-        return OllamaRequest(wire=self._wire, fields=check_model(fields), **known)
+        model, stream = named_model(fields), fields.get("stream") is not False
+        known |= {"model": model, "requested_model": plain_name(model), "stream": stream}
+        return OllamaRequest(wire=self._wire, fields=fields, **known)
