@@ -12,7 +12,7 @@ from tests.packaging.wheel import ROOT
 PROGRAM = Path(__file__).with_name("core_program.py")
 ANNEXES = (
     "answers", "batch", "bulk", "cli", "embeddings", "events", "formats", "policy", "pricing/analytics", "routing",
-    "configuration/file", "services", "store", "testing", "local", "view",
+    "configuration/file", "services.py", "store", "testing", "local", "view",
 )  # fmt: skip
 
 
@@ -23,7 +23,8 @@ def run_without(folder: Path, annexes: tuple[str, ...]) -> subprocess.CompletedP
     shutil.copytree(ROOT / "pricing", folder / "pricing")
     shutil.copy(ROOT / "pyproject.toml", folder)
     for annex in annexes:
-        shutil.rmtree(folder / "src" / "dragoman" / annex)
+        room = folder / "src" / "dragoman" / annex
+        room.unlink() if room.is_file() else shutil.rmtree(room)
     with Provider().serve() as server:
         return subprocess.run(
             [sys.executable, "-P", PROGRAM, server.url],

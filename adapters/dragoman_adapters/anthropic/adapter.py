@@ -1,7 +1,6 @@
 """The adapter for Anthropic's Messages API."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter import wirejson
@@ -123,7 +122,9 @@ class AnthropicAdapter(WireAdapter):
         return AnthropicStreamDecoder(self.provider, context)
 
     def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
-        return _reply_encoding()(message, writer)
+        from dragoman_adapters.anthropic.encode_reply import encode_reply  # imported late: only servers write replies
+
+        return encode_reply(message, writer)
 
     def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
         from dragoman_adapters.anthropic.encode_reply import encode_error  # imported late: only servers write replies
@@ -225,11 +226,3 @@ class AnthropicFoundryAdapter(_CloudAdapter):
         credentials="azure",
     )
     telemetry_name: ClassVar[str] = "azure.ai.inference"
-
-
-@cache
-def _reply_encoding() -> "Callable[[Message, ReplyWriter], dict[str, Any]]":
-    # Imported late: only servers write replies. A statement that imports takes a microsecond each time.
-    from dragoman_adapters.anthropic.encode_reply import encode_reply
-
-    return encode_reply

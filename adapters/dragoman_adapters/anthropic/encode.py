@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.notes import own_notes
 from dragoman.adapter.options import AdapterOptions
 from dragoman.adapter.requests.block_fields import ACTIONS_NOTE, MESSAGE_FIELDS, BlockField
 from dragoman.adapter.requests.encode_cache import EncodedHistory
@@ -64,7 +65,6 @@ COMPUTER_TOOLSET = "computer"
 
 _LAYOUT = frozenset({"blocks", "list", "string", "container", "joined", ACTIONS_NOTE, MESSAGE_FIELDS})
 """The notes that decide how the provider's own message is written."""
-_INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 
 _NEVER_MARKED = ("thinking", "redacted_thinking")
 """Types of blocks up to which no prompt is cached."""
@@ -76,7 +76,7 @@ ToolId = Callable[[str], str]
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """Encode the whole body, with keys in the provider's documented order."""
-    system, turns = _split_system(request.turns, request.provider)
+    system, turns = request.split_instructions()
     usable = request.fit_tools(tools)
     ends: list[int] | None = [] if request.options.server_state is not None and _threads().is_wanted(request) else None
     encoded: dict[str, Any] = {"model": request.target.model}
@@ -106,7 +106,8 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
 def stored_in_thread(request: RequestBuilder, body: dict[str, Any]) -> str | None:
     """Take away from a body what its thread has, for a request with ``server_state``. Returns the beta header that a
     thread needs, None without one."""
-    return _threads().shorten(request, body)
+    beta: str | None = _threads().shorten(request, body)
+    return beta
 
 
 @cache  # imported late: few requests have a thread
@@ -129,17 +130,13 @@ def _carry_container(request: RequestBuilder, encoded: dict[str, Any], tools: Se
     globs = request.target.server_tools.containers
     if not any(fnmatchcase(name, glob) for name in types for glob in globs):
         return
-    if (expires := container.get("expires_at")) and _parse_time(expires) <= request.context.clock():
+    expires = datetime.fromisoformat(container["expires_at"]) if container.get("expires_at") else None
+    if expires is not None and (expires if expires.tzinfo else expires.replace(tzinfo=UTC)) <= request.context.clock():
         reason = "the container of the earlier code has expired: a new one is used"
         request.record_loss(LossKind.STATE, reason, Severity.INFO)
         return
     encoded["container"] = container["id"]
     request.own_defaults.add("container")
-
-
-def _parse_time(text: str) -> datetime:
-    time = datetime.fromisoformat(text)
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def compaction_options(options: AdapterOptions, provider: str, instructions: str | None) -> AdapterOptions:
@@ -171,21 +168,13 @@ def api_version(encoded: dict[str, Any]) -> str:
 
 def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
     """Encode a tool; a server tool goes back unchanged."""
-    raw = definition.provider_raw or {}
-    if raw.get("by") == provider and "native" in raw:
-        return dict(raw["native"])
+    own = own_notes(definition, provider)
+    if "native" in own:
+        return dict(own["native"])
     encoded: dict[str, Any] = {"name": definition.name, "input_schema": definition.input_schema}
     if definition.description:
         encoded["description"] = definition.description
-    return apply_diff(encoded, raw.get("residue") if raw.get("by") == provider else None)
-
-
-def _split_system(turns: Sequence[Turn], provider: str) -> tuple[Sequence[Turn], Sequence[Turn]]:
-    """Split off leading system turns. A system message that was read from inside the list stays there."""
-    for position, turn in enumerate(turns):
-        if turn.role not in _INSTRUCTION_ROLES or turn.raw(provider).get("in_list"):
-            return turns[:position], turns[position:]
-    return turns, ()
+    return apply_diff(encoded, own.get("residue"))
 
 
 def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> str | list[dict[str, Any]]:

@@ -1,13 +1,12 @@
 """The options of the Messages API, in both directions."""
 
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.requests import option_table
-from dragoman.adapter.requests.option_table import OptionTable, read_option
+from dragoman.adapter.requests.option_table import OptionTable, keep_other_fields, read_option
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
-from dragoman.adapter.requests.request_reader import extra_fields
 
 CONVERSATION = ("model", "messages", "system", "tools")
 """The fields of a request that are not options."""
@@ -133,7 +132,7 @@ def _encode_tool_choice(request: RequestBuilder, *, tools: bool, is_thinking: bo
 
 
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
-    """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
+    """Decode the options of a request."""
     from dragoman.adapter.requests.structured_output import reads_schema  # imported late: only servers read options
 
     config = native.get("output_config") or {}
@@ -153,10 +152,8 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         stream=native.get("stream") or False,
         context=context,
     )
-    encoded = encode_options(RequestBuilder(target, options, context, (), [], holds_budgets=False), tools=has_tools)
     covered = ("model", "messages", *(key for key in ("system", "tools") if native.get(key)))
-    extra = extra_fields(native, encoded, covered)
-    return replace(options, extra={target.provider: extra} if extra else {})
+    return keep_other_fields(options, native, target, partial(encode_options, tools=has_tools), covered)
 
 
 def _decode_tool_choice(native: dict[str, Any]) -> Any:

@@ -92,7 +92,8 @@ class BedrockAdapter(WireAdapter):
 
     def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
         if native.get("type") == "message":
-            return _decode_messages_reply(native, reply)
+            # Its model name is Anthropic's, unknown to Bedrock, so the requested one counts.
+            return anthropic_decode.decode_message({**native, "model": None}, reply)
         return decode.decode_message(native, reply)
 
     def decode_request(
@@ -146,8 +147,3 @@ def _encode_messages_body(request: RequestBuilder, tools: Sequence[ToolDefinitio
         blocks = [{"type": "text", "text": blocks}] if isinstance(blocks, str) else blocks
         last["content"] = [*blocks[:-1], {**blocks[-1], "cache_control": marker}]
     return encoded
-
-
-def _decode_messages_reply(native: dict[str, Any], reply: ReplyBuilder) -> Message:
-    """Decode a whole reply. Its model name is Anthropic's, unknown to Bedrock, so the requested one counts."""
-    return anthropic_decode.decode_message({**native, "model": None}, reply)

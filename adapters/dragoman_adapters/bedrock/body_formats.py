@@ -81,7 +81,7 @@ def drop_other_formats(request: RequestBuilder, form: BodyFormat) -> None:
 
 
 def _fit_turn(request: RequestBuilder, turn: Turn, form: BodyFormat) -> Turn:
-    if turn.plain_text(PROVIDER) is not None:
+    if turn.is_simple(PROVIDER):
         return turn
     turn = _drop_unreadable_blocks(request, turn, form)
     raw = turn.raw(PROVIDER)

@@ -8,6 +8,7 @@ from itertools import starmap
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.notes import own_notes
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.request_builder import HAS_MARKER, RequestBuilder
 from dragoman.adapter.requests.turns import Turn
@@ -143,10 +144,11 @@ _NEVER_MARKED = {*_NO_CACHE_POINT_AFTER, "thinking", "redacted_thinking"}
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> Native:
     """Encode the whole body, with keys in the provider's documented order."""
-    system, turns = _split_system(request)
+    system, turns = request.split_instructions()
     encoded: Native = {"messages": request.encode_history(turns, partial(_encode_messages, request))}
     if system:
-        encoded["system"] = _encode_system(request, system)
+        names = DocumentNames()
+        encoded["system"] = [native for turn in system for native in _encode_blocks(request, turn, names)]
     usable = request.fit_tools(tools)
     encoded |= encode_options(request, tools=bool(usable))
     config = _encode_tool_config(request, usable, encoded.pop("toolConfig", {}))
@@ -155,19 +157,6 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> Nat
     if request.options.prompt_cache and request.target.capabilities.supports_prompt_caching:
         _add_cache_points(encoded, cache_point(request.options.prompt_cache))
     return encoded
-
-
-def _split_system(request: RequestBuilder) -> tuple[Sequence[Turn], Sequence[Turn]]:
-    """Split off leading system turns. A system message that was read from inside the list stays there."""
-    for position, turn in enumerate(request.turns):
-        if turn.role not in (Role.SYSTEM, Role.DEVELOPER) or turn.raw(PROVIDER).get("in_list"):
-            return request.turns[:position], request.turns[position:]
-    return request.turns, ()
-
-
-def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> list[Native]:
-    names = DocumentNames()
-    return [native for turn in turns for native in _encode_blocks(request, turn, names)]
 
 
 def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[Native]:
@@ -179,12 +168,17 @@ def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[Nat
         role, raw = _ROLES[turn.role], turn.raw(PROVIDER)
         if not (encoded and encoded[-1]["role"] == role) or raw.get("apart"):
             encoded.append({"role": role, "content": []})
-        encoded[-1] |= request.message_fields(turn)
         content = encoded[-1]["content"]
         if (text := turn.plain_text(PROVIDER)) is not None:
             content.append({"text": text})
             continue
-        called_tools |= {call.name: None for call in turn.blocks if isinstance(call, ToolUseBlock)}
+        for call in turn.blocks:
+            if isinstance(call, ToolUseBlock):
+                called_tools[call.name] = None
+        if turn.is_simple(PROVIDER):
+            content += [encode_block(block, request.tool_id, names, takes_text=True) for block in turn.blocks]
+            continue
+        encoded[-1] |= request.message_fields(turn)
         blocks = list(_encode_blocks(request, turn, names))
         with_text = blocks if raw else _add_document_text(content, blocks)
         if len(with_text) > len(blocks):
@@ -226,10 +220,6 @@ def _encode_blocks(request: RequestBuilder, turn: Turn, names: DocumentNames) ->
     """Encode the blocks of a turn, with the markers around them."""
     if (text := turn.plain_text(PROVIDER)) is not None:
         yield {"text": text}
-        return
-    if turn.is_simple(PROVIDER):
-        for content in turn.blocks:
-            yield encode_block(content, request.tool_id, names, takes_text=True)
         return
     raw = turn.raw(PROVIDER)
     notes = raw.get("blocks", {})
@@ -325,7 +315,7 @@ def encode_block(
 
 def _encode_text(content: TextBlock) -> Native:
     """Encode a text, in a block of its citations if it has any."""
-    cited = [citation.data for citation in content.citations if citation.data]
+    cited = [citation.data for citation in content.citations if citation.data] if content.citations else []
     if not cited:
         return {"text": content.text}
     return {"citationsContent": {"content": [{"text": content.text}], "citations": cited}}
@@ -354,8 +344,7 @@ def _encode_tool_result(
 
 def encode_tool(definition: ToolDefinition) -> list[Native]:
     """Encode a tool with the markers after it; a server tool goes back unchanged."""
-    raw = definition.provider_raw or {}
-    own = raw if raw.get("by") == PROVIDER else {}
+    own = own_notes(definition, PROVIDER)
     if "native" in own:
         return [dict(own["native"]), *own.get("behind", ())]
     spec: Native = {"name": definition.name}
@@ -364,11 +353,6 @@ def encode_tool(definition: ToolDefinition) -> list[Native]:
     spec["inputSchema"] = {"json": definition.input_schema}
     tool = apply_diff({"toolSpec": apply_diff(spec, own.get("residue"))}, own.get("outer"))
     return [tool, *own.get("behind", ())]
-
-
-def _encode_tool_and_markers(request: RequestBuilder, definition: ToolDefinition) -> list[Native]:
-    tool, *markers = encode_tool(definition)
-    return [request.finish_function(definition, tool), *markers]
 
 
 def _encode_tool_config(request: RequestBuilder, usable: Sequence[ToolDefinition], choice: Native) -> Native:
@@ -380,7 +364,11 @@ def _encode_tool_config(request: RequestBuilder, usable: Sequence[ToolDefinition
         request.record_option_loss("tool_choice", "Converse cannot forbid calls where the history holds some")
     if usable:
         return {
-            "tools": [native for definition in usable for native in _encode_tool_and_markers(request, definition)],
+            "tools": [
+                native if index else request.finish_function(definition, native)  # markers follow the tool
+                for definition in usable
+                for index, native in enumerate(encode_tool(definition))
+            ],
             **choice,
         }
     if not called_tools:

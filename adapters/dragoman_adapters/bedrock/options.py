@@ -1,15 +1,14 @@
 """The options of Converse and of single model families, in both directions."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.requests import option_table, structured_output
-from dragoman.adapter.requests.option_table import OptionTable
+from dragoman.adapter.requests.option_table import OptionTable, keep_other_fields
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
-from dragoman.adapter.requests.request_reader import extra_fields
 from dragoman.adapter.wirejson import assign_path, lookup_path
 from dragoman_adapters.anthropic.options import choose_effort
 
@@ -173,7 +172,7 @@ def cache_point(lifetime: str) -> Fields:
 
 
 def decode_options(native: Fields, target: Target, context: RequestContext) -> AdapterOptions:
-    """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``.
+    """Decode the options of a request.
 
     Only the path says whether to stream.
     """
@@ -198,15 +197,13 @@ def decode_options(native: Fields, target: Target, context: RequestContext) -> A
         thinking_budget=thinking.get("budget_tokens"),
         context=context,
     )
-    encoded = encode_options(RequestBuilder(target, options, context, (), [], holds_budgets=False), tools=has_tools)
     rest = dict(native)
     if others := {name: value for name, value in config.items() if name != "tools"}:
         rest["toolConfig"] = others
     else:
         rest.pop("toolConfig", None)
     conversation = ["messages"] + (["system"] if native.get("system") else [])
-    extra = extra_fields(rest, encoded, conversation)
-    return replace(options, extra={target.provider: extra} if extra else {})
+    return keep_other_fields(options, rest, target, partial(encode_options, tools=has_tools), conversation)
 
 
 def _decode_tool_choice(native: Fields) -> Any:

@@ -78,24 +78,18 @@ class BlockAccumulator:
         if self.kind == "image":
             return {"image": {**self.start["image"], **self.image}}
         if self.kind == "reasoningContent":
-            return {"reasoningContent": self._reasoning_content(text)}
+            if self.redacted:
+                # Each piece is complete base64.
+                data = self.redacted[0]
+                if len(self.redacted) > 1:
+                    data = base64.b64encode(b"".join(map(base64.b64decode, self.redacted))).decode()
+                return {"reasoningContent": {"redactedContent": data}}
+            signed = {"signature": "".join(self.signatures)} if any(self.signatures) else {}
+            return {"reasoningContent": {"reasoningText": {"text": text, **signed}}}
         if self.citations:
             cited: Native = {"citations": self.citations}
             return {"citationsContent": {"content": [{"text": text}], **cited} if text else cited}
         return self.start or {"text": text}
-
-    def _reasoning_content(self, text: str) -> Native:
-        if self.redacted:
-            return {"redactedContent": _join_base64(self.redacted)}
-        signature = "".join(self.signatures)
-        return {"reasoningText": {"text": text, **({"signature": signature} if signature else {})}}
-
-
-def _join_base64(pieces: list[str]) -> str:
-    """Join base64 pieces, each of which is complete."""
-    if len(pieces) == 1:
-        return pieces[0]
-    return base64.b64encode(b"".join(base64.b64decode(piece) for piece in pieces)).decode()
 
 
 _BEDROCK_PREFIX = "amazon-bedrock-"

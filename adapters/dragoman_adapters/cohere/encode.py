@@ -6,6 +6,7 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.notes import own_notes
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
@@ -53,8 +54,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
 
 def encode_tool(definition: ToolDefinition) -> dict[str, Any]:
     """Encode a tool in the nested form of OpenAI's chat."""
-    raw = definition.provider_raw or {}
-    own = raw if raw.get("by") == PROVIDER else {}
+    own = own_notes(definition, PROVIDER)
     if "native" in own:
         return dict(own["native"])
     function: dict[str, Any] = {"name": definition.name}
@@ -88,8 +88,7 @@ def _encode_turn(request: RequestBuilder, turn: Turn) -> dict[str, Any]:
         request.record_field_losses(turn, index, "arguments", "signatures", *(() if raw else _UNSUPPORTED_FIELDS))
         field, value = encode_block(block, request.tool_id, notes.get(str(origin), {}))
         pieces.append((field, apply_diff(value, notes.get(str(origin))) if isinstance(value, dict) else value))
-    for index in turn.texts_after_calls():
-        request.record_block_loss(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
+    request.record_moved_texts(turn)
     if raw:
         _record_citation_losses(request, turn, [field for field, _ in pieces])
         pieces += [("citations", native) for native in (*encode_citations(turn.blocks), *raw.get("citations", ()))]

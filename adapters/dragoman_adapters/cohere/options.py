@@ -1,13 +1,12 @@
 """The options of Cohere's chat, in both directions."""
 
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.requests import option_table, structured_output
-from dragoman.adapter.requests.option_table import OptionTable
+from dragoman.adapter.requests.option_table import OptionTable, keep_other_fields
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
-from dragoman.adapter.requests.request_reader import extra_fields
 
 OPTIONS = OptionTable(
     {
@@ -83,7 +82,7 @@ def _encode_thinking(request: RequestBuilder) -> dict[str, Any] | None:
 
 
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
-    """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
+    """Decode the options of a request."""
     thinking = native.get("thinking") or {}
     schema = (native.get("response_format") or {}).get("json_schema")
     is_native = structured_output.supports_native_schema(target.capabilities, tools=bool(native.get("tools")))
@@ -97,7 +96,6 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         stream=native.get("stream") or False,
         context=context,
     )
-    encoded = encode_options(RequestBuilder(target, options, context, (), []), tools=bool(native.get("tools")))
     covered = ["model", "messages"] + (["tools"] if native.get("tools") else [])
-    extra = extra_fields(native, encoded, covered)
-    return replace(options, extra={target.provider: extra} if extra else {})
+    encode = partial(encode_options, tools=bool(native.get("tools")))
+    return keep_other_fields(options, native, target, encode, covered)

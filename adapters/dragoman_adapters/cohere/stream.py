@@ -96,7 +96,8 @@ class CohereStreamDecoder(StreamDecoder):
                 self._citations.append(message["citations"])
                 return ()
             case "content-end":
-                return self._content_end(index)
+                self._open("content", index)[1].ended = True
+                return ()
             case "citation-end":
                 return ()
             case "message-end":
@@ -139,11 +140,6 @@ class CohereStreamDecoder(StreamDecoder):
                     raise ValueError(f"{kind} in a part of another type")
                 part.fragments.append(fragment)
                 yield event(self._reply.message_id, position, fragment)
-
-    def _content_end(self, index: Any) -> Iterable[StreamEvent]:
-        _, part = self._open("content", index)
-        part.ended = True
-        return ()
 
     def _plan(self, fragment: str) -> Iterator[StreamEvent]:
         if not fragment:

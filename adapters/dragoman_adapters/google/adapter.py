@@ -1,7 +1,6 @@
 """The adapters for generateContent: the Gemini API, and Vertex AI, which serves the same wire at another address."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter import wirejson
@@ -151,7 +150,9 @@ class GoogleAdapter(WireAdapter):
         return GoogleStreamDecoder(self.provider, context, self.capabilities.wire)
 
     def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
-        return _reply_encoding()(message, writer)
+        from dragoman_adapters.google.encode_reply import encode_reply  # imported late: only servers write replies
+
+        return encode_reply(message, writer)
 
     def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
         from dragoman_adapters.google.encode_reply import encode_error  # imported late: only servers write replies
@@ -201,11 +202,3 @@ class VertexAdapter(GoogleAdapter):
         from dragoman_adapters.google.embeddings import VertexEmbeddings  # imported late: few programs embed
 
         return VertexEmbeddings(self.provider, self.model, self.error, self.model_path)
-
-
-@cache
-def _reply_encoding() -> "Callable[[Message, ReplyWriter], dict[str, Any]]":
-    # Imported late: only servers write replies. A statement that imports takes a microsecond each time.
-    from dragoman_adapters.google.encode_reply import encode_reply
-
-    return encode_reply

@@ -7,6 +7,7 @@ from typing import Any
 
 from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.notes import own_notes
 from dragoman.adapter.requests.block_fields import ACTIONS_NOTE, BlockField
 from dragoman.adapter.requests.call_translators import ActionCalls, restore_action
 from dragoman.adapter.requests.request_builder import RequestBuilder
@@ -107,13 +108,14 @@ class _ContentsEncoder:
         role = "model" if turn.role is Role.ASSISTANT else "user"
         if text := turn.plain_text(self._request.provider):
             content = self._content(role, {})
-            content.flush_deferred()
+            if content.deferred:
+                content.flush_deferred()
             content.native_parts.append({"text": text})
             return
         turn_note = turn_notes(turn, self._request.provider)
         content = self._content(role, turn_note)
         if turn.role is Role.TOOL:
-            self._encode_tool_results(turn, content)
+            self._encode_tool_results(turn, content, turn_note)
             return
         content.flush_deferred()
         if turn.role is Role.ASSISTANT:
@@ -200,8 +202,7 @@ class _ContentsEncoder:
                 return None
         return self._request.tool_id(block.id)
 
-    def _encode_tool_results(self, turn: Turn, content: _Content) -> None:
-        turn_note = turn_notes(turn, self._request.provider)
+    def _encode_tool_results(self, turn: Turn, content: _Content, turn_note: Note) -> None:
         for index, block in enumerate(turn.blocks):
             if not isinstance(block, ToolResultBlock):
                 content.native_parts += _encode_parts(self._request, turn, index, turn_note)
@@ -210,14 +211,14 @@ class _ContentsEncoder:
             call = self._calls.get(block.tool_use_id) or _Call(note.get("name", "unknown"), None, len(self._calls))
             if not note:
                 self._request.record_field_losses(turn, index, *UNSUPPORTED_FIELDS, *_UNSUPPORTED_RESULT_FIELDS)
-                if call.action is None:
+                if call.action is None and not turn.portable:
                     block = self._split_result_media(turn, index, block, content)
             if call.id is None:
                 if any(other.name == call.name and other.position > call.position for _, other in content.answers):
                     self._record_loss(turn, index, "answers to calls of one name go in the order of the calls")
                 content.answers.append((len(content.native_parts), call))
             encoded = encode_blocks.encode_tool_result(block, call.name, call.id, call.action)
-            content.native_parts.append(encode_blocks.apply_note(encoded, note))
+            content.native_parts.append(encode_blocks.apply_note(encoded, note) if note else encoded)
 
     def _split_result_media(self, turn: Turn, index: int, block: ToolResultBlock, content: _Content) -> ToolResultBlock:
         """Return the result with plain-text documents as text, and without media that results cannot hold.
@@ -314,7 +315,7 @@ def encode_body(
     request: RequestBuilder, definitions: Sequence[ToolDefinition], capabilities_of: CapabilitiesOf
 ) -> dict[str, Any]:
     """Encode the whole body. The path holds the model and says whether to stream."""
-    system, turns = _split_system(request.turns)
+    system, turns = request.split_instructions()
     encoded: dict[str, Any] = _encode_system(request, system)
     encoded["contents"] = request.encode_history(turns, partial(encode_messages, request, capabilities_of))
     if usable := request.fit_tools(definitions):
@@ -334,14 +335,6 @@ def _finish_functions(
         for function in entry.get(DECLARATIONS_FIELD, ()):
             if (definition := by_name.get(function.get("name"))) is not None:
                 function |= request.finish_function(definition, function)
-
-
-def _split_system(turns: Sequence[Turn]) -> tuple[Sequence[Turn], Sequence[Turn]]:
-    """Split off leading system turns."""
-    for position, turn in enumerate(turns):
-        if turn.role is not Role.SYSTEM:
-            return turns[:position], turns[position:]
-    return turns, ()
 
 
 def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> dict[str, Any]:
@@ -369,8 +362,7 @@ def encode_tools(definitions: Sequence[ToolDefinition], provider: str) -> list[d
     entries: list[dict[str, Any]] = []
     notes: list[Note] = []
     for definition in definitions:
-        raw = definition.provider_raw or {}
-        own = raw if raw.get("by") == provider else {}
+        own = own_notes(definition, provider)
         native = own.get("native")
         joins = (
             own["joined"] if "joined" in own else bool(native is None and entries and DECLARATIONS_FIELD in entries[-1])

@@ -1,14 +1,14 @@
 """The options of generateContent, in both directions (docs/reference/wires/google.md)."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
 from dragoman.adapter.requests import option_table, structured_output
-from dragoman.adapter.requests.option_table import OptionTable, read_option
+from dragoman.adapter.requests.option_table import OptionTable, keep_other_fields, read_option
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
-from dragoman.adapter.requests.request_reader import extra_fields, is_for_another
+from dragoman.adapter.requests.request_reader import is_for_another
 from dragoman_adapters.google.values.decode_schema import decode_schema
 from dragoman_adapters.google.values.spelling import camel_case_fields
 
@@ -148,7 +148,7 @@ def _decode_tool_choice(config: Mapping[str, Any]) -> ToolChoice | None:
 def decode_options(
     native: Mapping[str, Any], target: Target, context: RequestContext, covered_names: Iterable[str]
 ) -> AdapterOptions:
-    """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``.
+    """Decode the options of a request.
 
     ``covered_names`` are the fields that the messages and tools cover. Only the path says whether to stream.
     """
@@ -173,9 +173,7 @@ def decode_options(
         thinking_budget=budget,
         context=context,
     )
-    encoded = encode_options(RequestBuilder(target, options, context, (), []), tools=has_tools)
-    extra = extra_fields(native, encoded, covered_names)
-    return replace(options, extra={target.provider: extra} if extra else {})
+    return keep_other_fields(options, native, target, partial(encode_options, tools=has_tools), covered_names)
 
 
 def _decode_thinking(config: Mapping[str, Any], *, another: bool) -> tuple[bool | None, int | None]:

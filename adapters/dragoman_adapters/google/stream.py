@@ -318,14 +318,15 @@ class ReplyFrameDecoder:
             raise FrameTooLargeError(f"the reply begins with over {self._frame_cap} blanks")
         head = bytes(self._head) if chunk.strip() else b""
         content = b"" if _BOM.startswith(head) else head.removeprefix(_BOM).lstrip()
-        return self._choose(json=content[:1] in (b"[", b"{")).feed(head) if content else []
+        if not content:
+            return []
+        self._chosen = (JsonArrayDecoder if content[:1] in (b"[", b"{") else SseDecoder)(
+            self._frame_cap, self._body_cap
+        )
+        return self._chosen.feed(head)
 
     def finish(self) -> list[Frame]:
         return self._chosen.finish() if self._chosen is not None else []
-
-    def _choose(self, *, json: bool) -> SseDecoder | JsonArrayDecoder:
-        self._chosen = (JsonArrayDecoder if json else SseDecoder)(self._frame_cap, self._body_cap)
-        return self._chosen
 
 
 class GoogleStreamDecoder(StreamDecoder):

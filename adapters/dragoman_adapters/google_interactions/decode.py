@@ -80,23 +80,20 @@ def decode_message(
         reply.note_drift("field", unknown)
     if (stop := native.get("status")) and stop not in STOP_REASONS and stop != "failed":
         reply.note_drift("stop_reason", [stop])
-    called = any(isinstance(block, ToolUseBlock) for block in content)
+    stop_reason = STOP_REASONS.get(stop or "completed", StopReason.ERROR)
+    if stop in ("completed", "requires_action", None) and any(isinstance(block, ToolUseBlock) for block in content):
+        stop_reason = StopReason.TOOL_USE
     if status is MessageStatus.COMPLETE:
         status = STATUSES.get(native.get("status", ""), status)
     return reply.build(
         content,
         model=native.get("model") or native.get("agent"),
-        stop_reason=_decode_stop_reason(native.get("status"), called=called),
+        stop_reason=stop_reason,
         usage=decode_usage(native.get("usage"), native.get("service_tier")),
         raw=raw,
         status=status,
         known=KNOWN_NAMES,
     )
-
-
-def _decode_stop_reason(native: str | None, *, called: bool) -> StopReason:
-    reason = STOP_REASONS.get(native or "completed", StopReason.ERROR)
-    return StopReason.TOOL_USE if called and native in ("completed", "requires_action", None) else reason
 
 
 def decode_usage(native: Mapping[str, Any] | None, tier: str | None) -> TokenUsage | None:

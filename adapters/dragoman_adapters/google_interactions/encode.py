@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.notes import own_notes
 from dragoman.adapter.requests import stored_history
 from dragoman.adapter.requests.block_fields import ACTIONS_NOTE
 from dragoman.adapter.requests.call_translators import ActionCalls, restore_action
@@ -48,15 +49,11 @@ def _encode_media(block: Media) -> dict[str, Any]:
     part = encode_media(block)
     data = part.get("inlineData") or part["fileData"]
     media_type = data.get("mimeType")
-    if block.media_type is None and not _fits(media_type, block.type):
+    kinds = ("application", "text") if block.type == "document" else (block.type,)
+    if block.media_type is None and (media_type or "").partition("/")[0] not in kinds:
         media_type = None  # the name of a link suggests another kind of media than its block is
     fields = {"data": data.get("data"), "uri": data.get("fileUri"), "mime_type": media_type}
     return {"type": block.type, **{name: value for name, value in fields.items() if value is not None}}
-
-
-def _fits(media_type: str | None, kind: str) -> bool:
-    kinds = ("application", "text") if kind == "document" else (kind,)
-    return media_type is not None and media_type.partition("/")[0] in kinds
 
 
 def encode_step(block: ContentBlock, wire_id: str | None = None) -> dict[str, Any] | None:
@@ -129,7 +126,7 @@ def encode_body(request: RequestBuilder, definitions: Sequence[ToolDefinition]) 
         encoded["input"] = _encode_input(request, turns)
     if usable := request.fit_tools(definitions):
         encoded["tools"] = [
-            request.finish_function(each, encode_tool(each, _own_note(each, request.provider))) for each in usable
+            request.finish_function(each, encode_tool(each, own_notes(each, request.provider))) for each in usable
         ]
         if (computer := request.context.native_calls.get(COMPUTER_CALL)) is not None:
             names = {tool.name for tool in usable if "native" not in (tool.provider_raw or {})}
@@ -164,11 +161,6 @@ def encode_tool(definition: ToolDefinition, note: Note) -> dict[str, Any]:
         encoded["description"] = definition.description
     encoded["parameters"] = definition.input_schema
     return apply_diff(encoded, note.get("residue"))
-
-
-def _own_note(definition: ToolDefinition, provider: str) -> Note:
-    raw = definition.provider_raw or {}
-    return raw if raw.get("by") == provider else {}
 
 
 def _encode_resumption(request: RequestBuilder, turns: Sequence[Turn], paused: Note) -> dict[str, Any]:
@@ -268,6 +260,15 @@ def _encode_assistant_turn(
     """Encode an assistant's turn, and note its calls for their results. Neighbouring contents share one step, unless
     they were read as several."""
     steps: list[dict[str, Any]] = []
+    if turn.is_simple(request.provider):
+        texts = [encode_block(block) for block in turn.blocks if isinstance(block, TextBlock)]
+        steps += [{"type": "model_output", "content": texts}] if texts else []
+        for block in turn.blocks:
+            if isinstance(block, ToolUseBlock):
+                calls[block.id] = Call(block.name)
+                own_step = encode_step(block, request.tool_id(block.id))
+                steps += [own_step] if own_step else []
+        return steps
     layout = _step_starts(turn, note)
     for index, block in enumerate(turn.blocks):
         request.record_field_losses(turn, index, "arguments")
@@ -288,8 +289,7 @@ def _encode_assistant_turn(
         steps[-1]["content"] += _encode_content(request, turn, index, note)
     if layout is not None:
         return _apply_step_notes(steps, note)
-    for index in turn.texts_after_calls():
-        request.record_block_loss(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
+    request.record_moved_texts(turn)
     # Nothing may be between a call and its result, so all calls come last.
     return sorted(
         (step for step in steps if step.get("content") != []), key=lambda step: bool(step["type"] == "function_call")

@@ -1,14 +1,13 @@
 """The options of an interaction, in both directions."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
 from dragoman.adapter.requests import option_table, structured_output
-from dragoman.adapter.requests.option_table import OptionTable
+from dragoman.adapter.requests.option_table import OptionTable, keep_other_fields
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
-from dragoman.adapter.requests.request_reader import extra_fields
 from dragoman_adapters.google.options import SAFETY_WORDS, safety_settings
 
 EFFORTS = ("minimal", "low", "medium", "high")
@@ -82,7 +81,7 @@ def _decode_safety(native: Any) -> Any:
 def decode_options(
     native: Mapping[str, Any], target: Target, context: RequestContext, conversation: list[str]
 ) -> AdapterOptions:
-    """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
+    """Decode the options of a request."""
     config = native.get("generation_config") or {}
     options = AdapterOptions(
         **OPTIONS.decode(config),
@@ -96,9 +95,8 @@ def decode_options(
         stream=native.get("stream") or False,
         context=context,
     )
-    encoded = encode_options(RequestBuilder(target, options, context, (), []), tools=bool(native.get("tools")))
-    extra = extra_fields(native, encoded, conversation)
-    return replace(options, extra={target.provider: extra} if extra else {})
+    encode = partial(encode_options, tools=bool(native.get("tools")))
+    return keep_other_fields(options, native, target, encode, conversation)
 
 
 def _decode_tool_choice(native: Any) -> ToolChoice | None:

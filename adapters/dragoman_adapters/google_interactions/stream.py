@@ -186,7 +186,7 @@ class InteractionsStreamDecoder(StreamDecoder):
         known = self._native.get("id")
         if known and native.get("id", known) != known:
             raise ValueError("a second interaction starts in one stream")
-        self._native |= _without_steps(native)
+        self._native |= {key: value for key, value in native.items() if key != "steps"}
         if not self._started:
             self._started = True
             yield MessageStart(self._reply.message_id, native.get("model") or native.get("agent") or self._model)
@@ -313,7 +313,3 @@ class InteractionsStreamDecoder(StreamDecoder):
     def _accumulated_reply(self) -> dict[str, Any]:
         """Return the interaction so far."""
         return {**self._native, "steps": [step.to_native() for step in self._steps]}
-
-
-def _without_steps(native: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in native.items() if key != "steps"}

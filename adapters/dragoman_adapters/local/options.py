@@ -1,13 +1,11 @@
 """The options of the local model, in both directions."""
 
-from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests.option_table import OptionTable
+from dragoman.adapter.requests.option_table import OptionTable, keep_other_fields
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
-from dragoman.adapter.requests.request_reader import extra_fields
 
 OPTIONS = OptionTable(
     {
@@ -57,7 +55,7 @@ def _record_unsupported_options(request: RequestBuilder) -> None:
 
 
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
-    """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
+    """Decode the options of a request."""
     settings = native.get("options") or {}
     options = AdapterOptions(
         **OPTIONS.decode(settings),
@@ -67,10 +65,9 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         stream=native.get("stream") or False,
         context=context,
     )
-    encoded = encode_options(RequestBuilder(target, options, context, (), []))
-    encoded["prompting"] = target.capabilities.wire["prompting"]
-    extra = extra_fields(native, encoded, ("model", "messages", *(("tools",) if native.get("tools") else ())))
-    return replace(options, extra={target.provider: extra} if extra else {})
+    prompting = {"prompting": target.capabilities.wire["prompting"]}
+    covered = ("model", "messages", *(("tools",) if native.get("tools") else ()))
+    return keep_other_fields(options, native, target, lambda request: encode_options(request) | prompting, covered)
 
 
 def _decode_tool_choice(native: Any) -> ToolChoice | None:

@@ -1,7 +1,6 @@
 """The adapter for Ollama's /api/chat."""
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter import wirejson
@@ -86,7 +85,9 @@ class OllamaAdapter(WireAdapter):
         return OllamaStreamDecoder(self.provider, context)
 
     def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
-        return _reply_encoding()(message, writer)
+        from dragoman_adapters.ollama.encode_reply import encode_reply  # imported late: only servers write replies
+
+        return encode_reply(message, writer)
 
     def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
         from dragoman_adapters.ollama.encode_reply import encode_error  # imported late: only servers write replies
@@ -98,11 +99,3 @@ class OllamaAdapter(WireAdapter):
         from dragoman_adapters.ollama.encode_stream import OllamaStreamEncoder
 
         return OllamaStreamEncoder(ReplyWriter.for_stream(self.provider, self.model, context))
-
-
-@cache
-def _reply_encoding() -> "Callable[[Message, ReplyWriter], dict[str, Any]]":
-    # Imported late: only servers write replies. A statement that imports takes a microsecond each time.
-    from dragoman_adapters.ollama.encode_reply import encode_reply
-
-    return encode_reply

@@ -57,21 +57,16 @@ def decode_message(
         reply.note_drift("field", [f"message.{name}" for name in unknown])
     if (stop := native.get("done_reason")) and stop not in STOP_REASONS and stop not in _IDLE:
         reply.note_drift("stop_reason", [stop])
+    # The server says "stop" for calls as well, so the blocks decide.
+    stop_reason = STOP_REASONS.get(stop or "stop", StopReason.END_TURN)
     return reply.build(
         content,
         model=native.get("model"),
-        stop_reason=_decode_stop_reason(native.get("done_reason"), bool(calls)),
+        stop_reason=StopReason.TOOL_USE if calls and stop != "length" else stop_reason,
         usage=decode_usage(native),
         raw=raw,
         status=status,
     )
-
-
-def _decode_stop_reason(native: str | None, has_calls: bool) -> StopReason:
-    """Decode the stop reason. The server says "stop" for calls as well, so the blocks decide."""
-    if has_calls and native != "length":
-        return StopReason.TOOL_USE
-    return STOP_REASONS.get(native or "stop", StopReason.END_TURN)
 
 
 def decode_usage(native: dict[str, Any]) -> TokenUsage | None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.notes import own_notes
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
@@ -45,10 +46,9 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
 
 def encode_tool(definition: ToolDefinition) -> dict[str, Any]:
     """Encode a tool in the nested form of OpenAI's chat."""
-    raw = definition.provider_raw or {}
     function: dict[str, Any] = {"name": definition.name, "description": definition.description}
     function["parameters"] = definition.input_schema
-    own = raw if raw.get("by") == "ollama" else {}
+    own = own_notes(definition, "ollama")
     return apply_diff({"type": "function", "function": apply_diff(function, own.get("function"))}, own.get("residue"))
 
 
@@ -72,21 +72,13 @@ def _encode_turn(request: RequestBuilder, turn: Turn, names: dict[str, str]) -> 
             names[block.id] = block.name
             calls.append(encode_tool_call(block, request.tool_id, notes.get(str(origin), {})))
     if not is_simple:
-        _record_order_losses(request, turn)
+        request.record_moved_texts(turn, thinking_first=True)
     if len(turn.blocks) - len(calls) > 1:
         _record_text_losses(request, turn)
     encoded = encode_message(_ROLES.get(turn.role, str(turn.role)), turn.blocks)
     if calls:
         encoded["tool_calls"] = calls
-    return [apply_diff(encoded, turn.raw("ollama").get("residue"))]
-
-
-def _record_order_losses(request: RequestBuilder, turn: Turn) -> None:
-    """Record texts and thinking that go to another place of the message."""
-    for index in turn.texts_after_calls():
-        request.record_block_loss(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
-    for index in turn.late_thinking():
-        request.record_block_loss(turn, index, LossKind.FLATTENED, "thinking goes first, as one text", Severity.INFO)
+    return [encoded if is_simple else apply_diff(encoded, turn.raw("ollama").get("residue"))]
 
 
 def _record_text_losses(request: RequestBuilder, turn: Turn) -> None:

@@ -1,14 +1,12 @@
 """The options of Ollama's chat, in both directions."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.requests import option_table, structured_output
-from dragoman.adapter.requests.option_table import OptionTable
+from dragoman.adapter.requests.option_table import OptionTable, keep_other_fields
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
-from dragoman.adapter.requests.request_reader import extra_fields
 
 CONVERSATION = ("model", "messages", "tools")
 """The fields of a request that are not options."""
@@ -76,7 +74,7 @@ def _encode_thinking(request: RequestBuilder) -> bool | str | None:
 
 
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
-    """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
+    """Decode the options of a request."""
     settings = native.get("options") or {}
     think = native.get("think")
     schema = native.get("format")
@@ -91,10 +89,8 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         stream=native.get("stream", True),
         context=context,
     )
-    encoded = encode_options(RequestBuilder(target, options, context, (), []))
     covered = ["model", "messages"] + (["tools"] if native.get("tools") else [])
-    extra = extra_fields(native, encoded, covered)
-    return replace(options, extra={target.provider: extra} if extra else {})
+    return keep_other_fields(options, native, target, encode_options, covered)
 
 
 def _decode_output_schema(native: Any) -> Mapping[str, Any] | None:

@@ -1,7 +1,6 @@
 """The adapter for Chat Completions: OpenAI's own, and the base of all other endpoints with this wire."""
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter import wirejson
@@ -133,12 +132,13 @@ class ChatAdapter(WireAdapter):
         return ChatStreamDecoder(self.provider, context, self.dialect)
 
     def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
-        return _reply_encoding()(message, writer, self.dialect)
+        from dragoman_adapters.openai_chat.encode_reply import encode_reply  # imported late: only servers write replies
+
+        return encode_reply(message, writer, self.dialect)
 
     def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
-        from dragoman_adapters.openai_platform.encode_errors import (
-            encode_error,
-        )  # imported late: only servers write replies
+        # Imported late: only servers write replies.
+        from dragoman_adapters.openai_platform.encode_errors import encode_error
 
         return encode_error(error, context, self.provider)
 
@@ -147,11 +147,3 @@ class ChatAdapter(WireAdapter):
         from dragoman_adapters.openai_chat.encode_stream import ChatStreamEncoder
 
         return ChatStreamEncoder(ReplyWriter.for_stream(self.provider, self.model, context), self.dialect)
-
-
-@cache
-def _reply_encoding() -> "Callable[[Message, ReplyWriter, Dialect], dict[str, Any]]":
-    # Imported late: only servers write replies. A statement that imports takes a microsecond each time.
-    from dragoman_adapters.openai_chat.encode_reply import encode_reply
-
-    return encode_reply

@@ -12,6 +12,7 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.notes import own_notes
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
@@ -63,7 +64,9 @@ def _encode_other(content: ContentBlock, note: Note, dialect: Dialect) -> Piece:
         case RedactedThinkingBlock():
             return thinking_details.DETAILS_FIELD, thinking_details.encode_detail(content, note)
         case ThinkingBlock():
-            field = note.get("field") or _thinking_field(content, dialect)
+            details = bool(content.signature) and dialect.reasoning_details
+            usual = thinking_details.DETAILS_FIELD if details else dialect.reasoning_fields[0]
+            field = note.get("field") or ("content" if dialect.thinking_parts else usual)
             if field == thinking_details.DETAILS_FIELD:
                 return field, thinking_details.encode_detail(content, note)
             if field != "content":
@@ -78,16 +81,6 @@ def _encode_other(content: ContentBlock, note: Note, dialect: Dialect) -> Piece:
             return note.get("field", "content"), dict(content.data)
         case _:
             raise TypeError(f"the projection let a {content.type} block through")
-
-
-def _thinking_field(content: ThinkingBlock, dialect: Dialect) -> str:
-    if dialect.thinking_parts:
-        return "content"
-    return (
-        thinking_details.DETAILS_FIELD
-        if content.signature and dialect.reasoning_details
-        else dialect.reasoning_fields[0]
-    )
 
 
 def _encode_tool_call(call: ToolUseBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> Piece:
@@ -124,7 +117,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition], dialec
     cache_marks.mark_end(request, history.new_items)
     encoded["messages"] = history
     for definition in usable:
-        legacy = _own_note(definition, request.provider).get("legacy")
+        legacy = own_notes(definition, request.provider).get("legacy")
         encoded.setdefault("functions" if legacy else "tools", []).append(
             request.finish_function(definition, encode_tool(definition, request.provider))
         )
@@ -179,13 +172,7 @@ def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[
         for index, (block, note) in enumerate(_blocks_with_notes(turn, raw))
         if _should_send(request, turn, index, note, dialect)
     ]
-    for index in turn.texts_after_calls():
-        request.record_block_loss(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
-    if not (dialect.thinking_parts or turn.ordinary):
-        for index in turn.late_thinking():
-            request.record_block_loss(
-                turn, index, LossKind.FLATTENED, "thinking goes first, as one text", Severity.INFO
-            )
+    request.record_moved_texts(turn, thinking_first=not dialect.thinking_parts)
     encoded = _encode_pieces(request, turn, encode_pieces(blocks, request.tool_id, dialect), raw, dialect)
     return cache_marks.mark_message(request, encoded) if marked else encoded
 
@@ -339,17 +326,13 @@ def _encode_tool_results(
         if not turn.portable:
             request.record_field_losses(turn, index, "errors", *(() if is_own else _unsupported_fields(block, dialect)))
         answer = encode_tool_result(block, note, request.tool_id, dialect)
-        # A result that was changed has no note that names its tool.
-        needs_name = not is_own or (turn.origins[index] == SYNTHETIC and _has_name(raw))
+        # A result that was changed has no note that names its tool, as the provider's own message may have done.
+        had_name = any("name" in each.get("set", {}) for each in raw.get("blocks", {}).values())
+        needs_name = not is_own or (turn.origins[index] == SYNTHETIC and had_name)
         if dialect.tool_name and block.tool_use_id in names and needs_name:
             answer["name"] = names[block.tool_use_id]
         encoded.append(cache_marks.mark_last_part(request, answer) if index in marked else answer)
     return encoded
-
-
-def _has_name(raw: Mapping[str, Any]) -> bool:
-    """Whether the provider's own message of a result named the tool."""
-    return any("name" in note.get("set", {}) for note in raw.get("blocks", {}).values())
 
 
 def encode_tool_result(block: ToolResultBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> dict[str, Any]:
@@ -362,14 +345,9 @@ def encode_tool_result(block: ToolResultBlock, note: Note, tool_id: ToolId, dial
     return apply_diff(encoded, _drop_covered(note, pieces, dialect)) if note else encoded
 
 
-def _own_note(definition: ToolDefinition, provider: str) -> Mapping[str, Any]:
-    raw = definition.provider_raw or {}
-    return raw if raw.get("by") == provider else {}
-
-
 def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
     """Encode a tool, or a function of the older form; a tool that is not a function goes back unchanged."""
-    is_own = _own_note(definition, provider)
+    is_own = own_notes(definition, provider)
     if "native" in is_own:
         return dict(is_own["native"])
     function: dict[str, Any] = {"name": definition.name}

@@ -2,15 +2,14 @@
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests import option_table, structured_output
-from dragoman.adapter.requests.option_table import read_option
+from dragoman.adapter.requests.option_table import keep_other_fields, read_option
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
-from dragoman.adapter.requests.request_reader import extra_fields
 from dragoman.adapter.wirejson import assign_path, lookup_path
 from dragoman_adapters.openai_chat import cache_marks
 from dragoman_adapters.openai_chat.dialect import Dialect
@@ -143,7 +142,7 @@ def _encode_tool_choice(
 
 
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext, dialect: Dialect) -> AdapterOptions:
-    """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
+    """Decode the options of a request."""
     is_json = lookup_path(native, "response_format.type") == "json_object"
     schema = structured_output.ANY_OBJECT if is_json else lookup_path(native, "response_format.json_schema.schema")
     tool_fields = [key for key in ("tools", "functions") if native.get(key)]
@@ -168,10 +167,8 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         stream=native.get("stream") or False,
         context=context,
     )
-    request = RequestBuilder(target, options, context, (), [], holds_budgets=False)
-    encoded = encode_options(request, dialect, tools=bool(tool_fields))
-    extra = extra_fields(native, encoded, ["model", "messages", *tool_fields])
-    return replace(options, extra={target.provider: extra}) if extra else options
+    encode = partial(encode_options, dialect=dialect, tools=bool(tool_fields))
+    return keep_other_fields(options, native, target, encode, ["model", "messages", *tool_fields])
 
 
 def _decode_tool_choice(native: Any, dialect: Dialect) -> Any:

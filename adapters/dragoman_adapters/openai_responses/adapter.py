@@ -1,7 +1,6 @@
 """The adapter for OpenAI's Responses API."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
@@ -146,12 +145,14 @@ class ResponsesAdapter(WireAdapter):
         return ResponsesStreamDecoder(self.provider, context)
 
     def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
-        return _reply_encoding()(message, writer)
+        # Imported late: only servers write replies.
+        from dragoman_adapters.openai_responses.encode_reply import encode_reply
+
+        return encode_reply(message, writer)
 
     def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
-        from dragoman_adapters.openai_platform.encode_errors import (
-            encode_error,
-        )  # imported late: only servers write replies
+        # Imported late: only servers write replies.
+        from dragoman_adapters.openai_platform.encode_errors import encode_error
 
         return encode_error(error, context, self.provider)
 
@@ -160,11 +161,3 @@ class ResponsesAdapter(WireAdapter):
         from dragoman_adapters.openai_responses.encode_stream import ResponsesStreamEncoder
 
         return ResponsesStreamEncoder(ReplyWriter.for_stream(self.provider, self.model, context))
-
-
-@cache
-def _reply_encoding() -> "Callable[[Message, ReplyWriter], dict[str, Any]]":
-    # Imported late: only servers write replies. A statement that imports takes a microsecond each time.
-    from dragoman_adapters.openai_responses.encode_reply import encode_reply
-
-    return encode_reply

@@ -134,14 +134,11 @@ def _decode_stop_reason(native: Mapping[str, Any], status: MessageStatus) -> Sto
     items = [item for item in native["output"] if item_kind(item) != "reasoning"]
     if any(item_kind(item) == "function_call" for item in items) or (items and item_kind(items[-1]) in CLIENT_CALLS):
         return StopReason.TOOL_USE
-    if any(_refuses(item) for item in items):
-        return StopReason.REFUSAL
+    for item in items:
+        content = item["content"] if item_kind(item) == "message" else ()
+        if isinstance(content, list) and any(part.get("type") == "refusal" for part in content):
+            return StopReason.REFUSAL
     return StopReason.END_TURN
-
-
-def _refuses(item: Mapping[str, Any]) -> bool:
-    content = item["content"] if item_kind(item) == "message" else ()
-    return isinstance(content, list) and any(part.get("type") == "refusal" for part in content)
 
 
 def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.notes import own_notes
 from dragoman.adapter.requests import stored_history
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.encode_cache import EncodedHistory
@@ -267,16 +268,15 @@ def encode_tool_result(block: ToolResultBlock, tool_id: ToolId, note: Note) -> d
         answer = text.text
         return {"type": "function_call_output", "call_id": tool_id(block.tool_use_id), "output": answer}
     notes = note.get("parts", {})
-    content = [_encode_result_part(part, notes.get(str(index), {})) for index, part in enumerate(block.content)]
+    content = [
+        apply_diff(encode_blocks.encode_block(part, "input", part_note), part_note)
+        for part, part_note in ((part, notes.get(str(index), {})) for index, part in enumerate(block.content))
+    ]
     is_plain = len(content) == 1 and content[0].keys() == {"type", "text"}
     answer = content
     if not note.get("list") and (is_plain or not content):
         answer = content[0]["text"] if content else ""
     return {"type": "function_call_output", "call_id": tool_id(block.tool_use_id), "output": answer}
-
-
-def _encode_result_part(block: ContentBlock, note: Note) -> dict[str, Any]:
-    return apply_diff(encode_blocks.encode_block(block, "input", note), note)
 
 
 _CONTINUE = "Continue."
@@ -313,7 +313,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
     if usable:
         encoded["tools"] = group_tools(
             (request.finish_function(definition, encode_tool(definition, request.provider)),
-             _namespace(definition, request.provider))
+             own_notes(definition, request.provider).get("namespace"))
             for definition in usable
         )  # fmt: skip
     return encoded
@@ -409,18 +409,12 @@ def _record_channel_losses(request: RequestBuilder, turns: Sequence[Turn]) -> No
             )
 
 
-def _namespace(definition: ToolDefinition, provider: str) -> Mapping[str, Any] | None:
-    raw = definition.provider_raw or {}
-    return raw.get("namespace") if raw.get("by") == provider else None
-
-
 def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
     """Encode a tool; a server tool goes back unchanged.
 
     ``strict`` is always sent: without it, the API tries the strict form, which makes optional arguments required.
     """
-    raw = definition.provider_raw or {}
-    own = raw if raw.get("by") == provider else {}
+    own = own_notes(definition, provider)
     if "native" in own:
         return dict(own["native"])
     encoded: dict[str, Any] = {"type": "function", "name": definition.name}

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.requests import option_table, structured_output
-from dragoman.adapter.requests.option_table import OptionTable
+from dragoman.adapter.requests.option_table import OptionTable, keep_other_fields
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
-from dragoman.adapter.requests.request_reader import extra_fields
 from dragoman_adapters.openai_platform.options import MAX_USER_LENGTH, SERVICE_TIERS, strict_schema
 from dragoman_adapters.openai_responses.client_tools import CUSTOM_CALL
 
@@ -112,7 +111,7 @@ CONVERSATION = ("model", "instructions", "input", "tools")
 
 
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
-    """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
+    """Decode the options of a request."""
     reasoning = native.get("reasoning") or {}
     text_format = (native.get("text") or {}).get("format") or {}
     has_tools = bool(native.get("tools"))
@@ -131,10 +130,8 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         stream=native.get("stream") or False,
         context=context,
     )
-    encoded = encode_options(RequestBuilder(target, options, context, (), []), tools=has_tools)
     covered = ["model", *(name for name in ("instructions", "input", "tools") if native.get(name))]
-    extra = extra_fields(native, encoded, covered)
-    return replace(options, extra={target.provider: extra} if extra else {})
+    return keep_other_fields(options, native, target, partial(encode_options, tools=has_tools), covered)
 
 
 def _decode_output_schema(text_format: Mapping[str, Any]) -> Mapping[str, Any] | None:

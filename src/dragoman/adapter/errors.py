@@ -173,7 +173,10 @@ class NoModelError(DragomanError):
 
     def __init__(self, candidates: Iterable[tuple[str, str, tuple[tuple[str, str], ...]]]) -> None:
         self.candidates = tuple(candidates)
-        lines = [f"{model} ({by}): {_because(against)}" for model, by, against in self.candidates]
+        lines = []
+        for model, by, against in self.candidates:
+            reasons = "; ".join(f"{name}: {why}" for name, why in against)
+            lines.append(f"{model} ({by}): {reasons}")
         super().__init__(
             "no model can take this turn; considered were:\n  " + "\n  ".join(lines)
             if lines
@@ -184,10 +187,6 @@ class NoModelError(DragomanError):
     def reasons(self) -> dict[str, tuple[str, ...]]:
         """The names of the reasons against each model."""
         return {model: tuple(name for name, _ in against) for model, _, against in self.candidates}
-
-
-def _because(against: Iterable[tuple[str, str]]) -> str:
-    return "; ".join(f"{name}: {why}" for name, why in against)
 
 
 class RequestError(DragomanError):

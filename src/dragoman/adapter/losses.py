@@ -83,8 +83,12 @@ def log_losses(losses: tuple[Loss, ...], *, session_id: str, adapter: str, model
     """
     prints = bool(losses) and not logger.hasHandlers()
     for loss in losses:
-        if prints and _is_printed(model or adapter, loss):
-            continue
+        if prints:
+            key = (model or adapter, loss.kind)
+            if key in _printed:
+                continue
+            if loss.severity is Severity.WARNING and len(_printed) < _MAX_PRINTED:
+                _printed.add(key)
         logger.log(
             logging.WARNING if loss.severity is Severity.WARNING else logging.INFO,
             "%s: %s",
@@ -99,13 +103,3 @@ def log_losses(losses: tuple[Loss, ...], *, session_id: str, adapter: str, model
                 "loss_kind": str(loss.kind),
             },
         )
-
-
-def _is_printed(origin: str, loss: Loss) -> bool:
-    """Whether a loss of that kind was printed before. This one then counts as printed."""
-    key = (origin, loss.kind)
-    if key in _printed:
-        return True
-    if loss.severity is Severity.WARNING and len(_printed) < _MAX_PRINTED:
-        _printed.add(key)
-    return False

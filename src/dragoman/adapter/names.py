@@ -21,7 +21,7 @@ _SIMILAR = 0.7
 def nearest_name(name: str, known: Iterable[str]) -> str:
     """Return a hint for an unknown name: ours for one of another library, the most similar name, or all known names."""
     names = list(known)
-    ours = renamed(name)
+    ours = _table()["arguments"].get(name)
     found = [ours] if ours in names else difflib.get_close_matches(name, names, n=1, cutoff=_SIMILAR)
     return f"; did you mean {found[0]!r}?" if found else f"; known are {', '.join(names)}"
 
@@ -37,7 +37,7 @@ def foreign_attribute(name: str) -> str:
     """Return a hint for an attribute that the replies of another library have, or an empty text."""
     if name.startswith("_"):  # looked up by Python itself
         return ""
-    written = attribute_instead(name)
+    written = _table()["attributes"].get(name)
     return f"; write {written}" if written else ""
 
 
@@ -114,12 +114,6 @@ def renamed(name: str) -> str | None:
     """Return our name for that of another library, if the value stays the same."""
     ours = _table()["arguments"].get(name)
     return ours if isinstance(ours, str) else None
-
-
-def attribute_instead(name: str) -> str | None:
-    """Return what to write for an attribute of another library's reply."""
-    written: str | None = _table()["attributes"].get(name)
-    return written
 
 
 def say_modules(expression: str) -> str:

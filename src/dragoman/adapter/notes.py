@@ -52,6 +52,12 @@ def is_foreign_tool(tool: ToolDefinition) -> bool:
     return tool.provider_raw is not None
 
 
+def own_notes(tool: ToolDefinition, provider: str) -> Mapping[str, Any]:
+    """Return the notes of that provider's adapter on a tool; empty if another adapter wrote them."""
+    raw = tool.provider_raw
+    return raw if raw is not None and raw.get(_BY) == provider else {}
+
+
 def tool_note(name: str, note: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return ``provider_raw`` of a tool with a format's note on it; None if the note is empty."""
     return {_BY: name, "metadata": dict(note)} if note else None

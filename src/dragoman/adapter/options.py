@@ -186,7 +186,8 @@ class AdapterOptions:
 
     def _check_state(self) -> None:
         """Do the same for what a provider keeps."""
-        if not (self.background is None or self.background is True or _is_duration(self.background)):
+        seconds = type(self.background) in (int, float) and 0 < (self.background or 0) < math.inf
+        if not (self.background is None or self.background is True or seconds):
             raise RequestError(f"background must be True or a number of seconds, not {self.background!r:.40}")
         if self.server_state is False:
             object.__setattr__(self, "server_state", None)
@@ -288,10 +289,6 @@ def _check_logprobs(count: Any) -> int:
     if type(count) is not int or count < 0:
         raise RequestError(f"logprobs must be the number of alternatives of each token, at least 0, not {count!r:.40}")
     return count
-
-
-def _is_duration(value: Any) -> bool:
-    return type(value) in (int, float) and 0 < value < math.inf
 
 
 _EMPTY: tuple[Any, ...] = ((), [], {}, "")

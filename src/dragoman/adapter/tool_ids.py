@@ -111,9 +111,14 @@ class ToolIdMap:
         return True
 
     def _make(self, canonical: str, provider: str, rule: ToolIdRule) -> str:
+        """Return a free id that is legal for the rule, from letters and digits if it allows them."""
         holders = self._holder[provider]
+        alphabet = _preferred_characters(rule.alphabet)
+        size, length = len(alphabet), max(rule.min_length, min(rule.max_length, _DERIVED_LENGTH)) - len(rule.prefix)
         for attempt in range(_MAX_ATTEMPTS):
-            derived = _derive_id(canonical, attempt, rule)
+            digest = hashlib.shake_256(f"{canonical}/{attempt}".encode()).digest(4 * length)
+            digits = struct.unpack(f">{length}I", digest)
+            derived = rule.prefix + "".join([alphabet[digit % size] for digit in digits])
             # An id that its issuer gave to another call stays reserved for that call.
             if derived not in holders and self._latest.get((provider, derived), canonical) == canonical:
                 return derived
@@ -136,15 +141,6 @@ class ToolIdMap:
             restored._sent[provider] = dict(ids)
             restored._holder[provider] = {wire: canonical for canonical, wire in ids.items()}
         return restored
-
-
-def _derive_id(canonical: str, attempt: int, rule: ToolIdRule) -> str:
-    """Derive an id that is legal for the rule, from letters and digits if it allows them."""
-    alphabet = _preferred_characters(rule.alphabet)
-    length = max(rule.min_length, min(rule.max_length, _DERIVED_LENGTH)) - len(rule.prefix)
-    digest = hashlib.shake_256(f"{canonical}/{attempt}".encode()).digest(4 * length)
-    size = len(alphabet)
-    return rule.prefix + "".join([alphabet[digit % size] for digit in struct.unpack(f">{length}I", digest)])
 
 
 @lru_cache(maxsize=64)  # one for each rule of the tables

@@ -4,7 +4,6 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from dragoman.adapter import wirejson
@@ -198,12 +197,17 @@ class WireAdapter(Adapter):
 
                 tools = [recognize_tool(tool, self.server_tools, self.provider, self.model) for tool in tools]
             if self.client_wire and is_for_another(self.provider, context):
-                options = _for_another()(options, self.provider, self.client_wire, context)
+                from dragoman.adapter.answers.client_fields import options_for_another  # imported late: for servers
+
+                options = options_for_another(options, self.provider, self.client_wire, context)
             native.pop(self.history_field, None)
             context.client_fields = native
             messages = reader.messages
             if context.state_sealer is not None or context.state_store is not None:
-                messages = _state_restoring()(reader)
+                # Imported late: only servers have state.
+                from dragoman.adapter.answers.state_reader import restore_state
+
+                messages = restore_state(reader)
         except MALFORMED_ERRORS as error:
             raise malformed_request(self.provider, error) from error
         reader.keep()
@@ -217,7 +221,9 @@ class WireAdapter(Adapter):
                 f"a message of the role {reply.role} with the status {reply.metadata.status} is not a reply to a"
                 " client: pass a complete message of the assistant, or an error"
             )
-        writer = _reply_writer().for_message(self.provider, self.model, context, reply)
+        from dragoman.adapter.answers.reply_writer import ReplyWriter  # imported late: only servers write replies
+
+        writer = ReplyWriter.for_message(self.provider, self.model, context, reply)
         if (failure := writer.find_failure(reply)) is not None:
             return self.encode_error(failure, context)
         body = wirejson.dumps(self.encode_reply(reply, writer))
@@ -229,25 +235,3 @@ class WireAdapter(Adapter):
 
 _JSON = Headers({"content-type": "application/json"})
 _PATH_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
-
-
-@cache  # imported late: only servers read requests for other providers
-def _for_another() -> Callable[[AdapterOptions, str, str, RequestContext], AdapterOptions]:
-    from dragoman.adapter.answers.client_fields import options_for_another
-
-    return options_for_another
-
-
-# Imported late: only servers have state, and write replies. A statement that imports takes a microsecond each time.
-@cache
-def _state_restoring() -> Callable[[HistoryReader], list[Message]]:
-    from dragoman.adapter.answers.state_reader import restore_state
-
-    return restore_state
-
-
-@cache
-def _reply_writer() -> "type[ReplyWriter]":
-    from dragoman.adapter.answers.reply_writer import ReplyWriter
-
-    return ReplyWriter

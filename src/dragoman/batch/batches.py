@@ -35,10 +35,12 @@ from dragoman.batch.results import (
     BatchResult,
     ResultReader,
     read_output,
+    report_failure,
+    report_request,
+    report_result,
     sort_results,
     to_outcome,
 )
-from dragoman.batch.turns import report_failure, report_request, report_result
 from dragoman.canonical.extensions.message_labels import with_message_labels
 from dragoman.canonical.ids import new_session_id, new_ulid
 from dragoman.canonical.message import Message, Role
@@ -69,7 +71,7 @@ from dragoman.session.judge import Judge
 from dragoman.transport import AsyncTransport, Transport
 from dragoman.transport.settings import Providers, seal_keys
 
-if TYPE_CHECKING:  # most batches have no policy
+if TYPE_CHECKING:
     from dragoman.policy import Pipeline
 
 T = TypeVar("T")

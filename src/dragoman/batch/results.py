@@ -1,8 +1,10 @@
-"""Reads the answers of a batch and puts them into the order of its requests."""
+"""Reads the answers of a batch, puts them into the order of its requests, and reports each request as a turn to the
+event bus."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
 from dragoman.adapter.contract import Adapter, RequestContext
@@ -17,9 +19,11 @@ from dragoman.adapter.errors import (
 from dragoman.adapter.operations.batch_api import BatchApi, BatchState, BatchStatus
 from dragoman.adapter.requests.call_translators import AnswerTool, ToolNames
 from dragoman.adapter.wire import WireResponse
+from dragoman.attempt.reports import CallReports, EventIds
 from dragoman.batch.handle import BatchEntry, BatchHandle
+from dragoman.batch.requests import PreparedRequest
 from dragoman.canonical.events import OutputProblem
-from dragoman.canonical.message import Message, MessageMetadata, Role
+from dragoman.canonical.message import Message, MessageMetadata, Role, StopReason
 from dragoman.canonical.usage import TokenUsage, Usage
 from dragoman.effects.outcomes import Broken, Failed, Replied, SendOutcome
 from dragoman.output.answer_type import AnswerForm
@@ -167,3 +171,54 @@ def read_output(custom_id: str, result: BatchResult, form: AnswerForm[T]) -> "T 
 def sort_results(handle: BatchHandle, results: Iterable[tuple[str, BatchResult]]) -> list[BatchResult]:
     by_id = dict(results)
     return [by_id[custom_id] for custom_id in handle.custom_ids]
+
+
+def report_request(reports: CallReports, adapter: Adapter, request: PreparedRequest) -> None:
+    """Report that a turn starts. One that is denied has ended."""
+    if not reports.is_on:
+        return
+    from dragoman.events.catalogue import TurnStarted
+
+    ids = EventIds(request.session_id, request.turn_id)
+    reports.emit(ids, partial(TurnStarted.of, request.messages[-1], request.messages[:-1]))
+    if request.denial is None:
+        reports.start(ids, adapter.estimate_input_tokens(request.messages, request.tools))
+    else:
+        reports.deny(ids, request.denial.to_error())
+        _report_end(reports, ids, None, 0.0)
+
+
+def report_failure(reports: CallReports, request: PreparedRequest, error: BaseException) -> None:
+    """Report that a request was not submitted. An error that is not an Exception is a caller who left."""
+    if not reports.is_on:
+        return
+    ids = EventIds(request.session_id, request.turn_id)
+    reports.fail(ids, error)
+    if isinstance(error, Exception):
+        _report_end(reports, ids, None, 0.0)
+    else:
+        reports.cancel_turn(ids)
+
+
+def report_result(reports: CallReports, entry: BatchEntry, result: BatchResult, seconds: float) -> None:
+    """Report a result that was fetched ``seconds`` after its request was submitted."""
+    if not reports.is_on:
+        return
+    ids = EventIds(entry.session_id, entry.turn_id)
+    if isinstance(result, Message):
+        reports.complete(ids, result)
+    elif isinstance(result.error, PolicyDeniedError):
+        reports.deny(ids, result.error)
+    else:
+        reports.fail(ids, result.error)
+    _report_end(reports, ids, result, seconds)
+
+
+def _report_end(reports: CallReports, ids: EventIds, result: BatchResult | None, seconds: float) -> None:
+    reports.end_turn(
+        ids,
+        None if result is None else result.usage,
+        calls=int(isinstance(result, Message)),
+        stop_reason=result.stop_reason if isinstance(result, Message) else StopReason.ERROR,
+        seconds=seconds,
+    )

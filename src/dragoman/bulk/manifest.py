@@ -131,7 +131,15 @@ class Manifest:
             known = list(json.loads(run.models))
             known += [model for model in models if model not in known]
             connection.execute(update(runs).where(runs.c.run_no == self.run_no).values(models=json.dumps(known)))
-            self._mark_lost(connection)
+            in_flight = and_(answers.c.run_no == self.run_no, answers.c.state == State.IN_FLIGHT.value)
+            c = answers.c
+            claimed = select(c.model_no, c.row_no, c.sent_at, c.cost_usd, c.estimate_usd).where(in_flight)
+            lost = [
+                LostRequest(row.model_no, row.row_no, row.sent_at, "killed", sum_known(row.cost_usd, row.estimate_usd))
+                for row in connection.execute(claimed)
+            ]
+            self._save(connection, (), (), lost, ())
+            connection.execute(delete(answers).where(in_flight))
             return [known.index(model) for model in models]
 
         return self._database.write(work)
@@ -265,18 +273,6 @@ class Manifest:
     def _for_model(self, model_no: int) -> ColumnElement[bool]:
         return and_(answers.c.run_no == self.run_no, answers.c.model_no == model_no)
 
-    def _mark_lost(self, connection: Connection) -> None:
-        in_flight = and_(answers.c.run_no == self.run_no, answers.c.state == State.IN_FLIGHT.value)
-        c = answers.c
-        lost = [
-            LostRequest(row.model_no, row.row_no, row.sent_at, "killed", sum_known(row.cost_usd, row.estimate_usd))
-            for row in connection.execute(
-                select(c.model_no, c.row_no, c.sent_at, c.cost_usd, c.estimate_usd).where(in_flight)
-            )
-        ]
-        self._save(connection, (), (), lost, ())
-        connection.execute(delete(answers).where(in_flight))
-
     def _save(
         self,
         connection: Connection,
@@ -292,7 +288,17 @@ class Manifest:
                 .values({name: bindparam(f"new_{name}") for name in _OUTCOME_COLUMNS})
                 .values(labels=func.coalesce(bindparam("new_labels", type_=Text), answers.c.labels))
             )
-            connection.execute(settled, [_outcome_row(each) for each in outcomes])
+            rows = []
+            for each in outcomes:
+                values = {name: getattr(each, name) for name in _OUTCOME_COLUMNS}
+                values |= {"answer": encode_optional(each.answer), "error": encode_optional(each.error)}
+                values |= {
+                    "state": each.state.value,
+                    "labels": None if each.labels is None else _labels_json(each.labels),
+                }
+                at_row = {"at_model": each.model_no, "at_row": each.row_no}
+                rows.append(at_row | {f"new_{name}": value for name, value in values.items()})
+            connection.execute(settled, rows)
         if lost:
             connection.execute(insert(lost_requests), [{"run_no": self.run_no, **asdict(each)} for each in lost])
         if unsent:
@@ -326,13 +332,6 @@ class Manifest:
 def now_micros() -> int:
     """Return the microseconds since 1970."""
     return time.time_ns() // 1000
-
-
-def _outcome_row(outcome: Outcome) -> dict[str, Any]:
-    values = {f"new_{name}": getattr(outcome, name) for name in _OUTCOME_COLUMNS}
-    values |= {"new_answer": encode_optional(outcome.answer), "new_error": encode_optional(outcome.error)}
-    values["new_labels"] = None if outcome.labels is None else _labels_json(outcome.labels)
-    return {"at_model": outcome.model_no, "at_row": outcome.row_no, **values, "new_state": outcome.state.value}
 
 
 def _labels_json(labels: Iterable[str]) -> str:

@@ -49,7 +49,7 @@ class ModelRunner:
         *,
         row_reader: RowReader,
         client: ClientConfig,
-        turns: "RowTurns | None",
+        turns: "RowTurns | None" = None,
         retry_errors: bool,
     ) -> None:
         self.model_run = model_run

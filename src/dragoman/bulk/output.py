@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +72,10 @@ class AnswerColumns:
 
 def join_rows(rows: Source, manifest: Manifest, models: Mapping[str, int], columns: AnswerColumns) -> Iterator[Row]:
     """Yield each row with its answers. Raises ConfigurationError if a row has one of these columns already."""
-    readers = {model: _AnswerReader(manifest.iter_answers(number)) for model, number in models.items()}
-    for row_no, row in enumerate(rows):
-        for model, reader in readers.items():
-            answer_columns = columns.of(row, model, reader.at(row_no))
+    outcomes = [_each_row(manifest.iter_answers(number)) for number in models.values()]
+    for row, *found in zip(rows, *outcomes, strict=False):
+        for model, answer in zip(models, found, strict=True):
+            answer_columns = columns.of(row, model, answer)
             if conflicts := sorted(answer_columns.keys() & row.keys()):
                 raise ConfigurationError(
                     f"the rows already have a column {conflicts[0]!r}: set a prefix for the added columns"
@@ -106,18 +107,16 @@ def write_rows(path: Path, rows: Iterable[Row], source: Source, columns: AnswerC
         temporary.unlink(missing_ok=True)
 
 
-class _AnswerReader:
-    """Outcomes in the order of the rows; some rows have none."""
-
-    def __init__(self, outcomes: Iterator[AnswerRow]) -> None:
-        self._outcomes = outcomes
-        self._next = next(outcomes, None)
-
-    def at(self, row_no: int) -> AnswerRow | None:
-        if self._next is None or self._next.row_no > row_no:
-            return None
-        answer, self._next = self._next, next(self._outcomes, None)
-        return answer
+def _each_row(outcomes: Iterable[AnswerRow]) -> Iterator[AnswerRow | None]:
+    """Yield the outcome of each row, without end; None for a row that has none."""
+    row_no = 0
+    for outcome in outcomes:
+        while row_no < outcome.row_no:
+            yield None
+            row_no += 1
+        yield outcome
+        row_no += 1
+    yield from repeat(None)
 
 
 def _parquet(path: Path, rows: Iterable[Row], types: Mapping[str, str], prefix: str) -> None:

@@ -158,12 +158,29 @@ def build_report(
     resumed: int,
 ) -> BulkReport:
     pairs = {pair: _count_agreement(manifest, *map(models.__getitem__, pair)) for pair in combinations(models, 2)}
-    lines = tuple(_summarize(manifest, model, number, pairs) for model, number in models.items())
+    lines = []
+    for model, number in models.items():
+        counts = count_outcomes(manifest, number)
+        model_pairs = [found for pair, found in pairs.items() if model in pair]
+        lines.append(
+            ModelSummary(
+                model=model,
+                answered=counts.answered,
+                errors=counts.errors,
+                cost_usd=counts.usd,
+                unpriced=counts.unpriced,
+                input_tokens=counts.input_tokens,
+                output_tokens=counts.output_tokens,
+                median_seconds=_seconds(manifest, number, counts.answered, 0.5),
+                p95_seconds=_seconds(manifest, number, counts.answered, 0.95),
+                agreement=_ratio(sum(same for same, _ in model_pairs), sum(both for _, both in model_pairs)),
+            )
+        )
     return BulkReport(
         row_count=rows,
-        models=lines,
+        models=tuple(lines),
         lost=sum_lost(manifest),
-        agreement={pair: _ratio(*counts) for pair, counts in pairs.items()},
+        agreement={pair: _ratio(*found) for pair, found in pairs.items()},
         stopped=stopped,
         cost_usd=sum_known(*(line.cost_usd for line in lines)),
         resumed=resumed,
@@ -224,25 +241,6 @@ def count_outcomes(manifest: Manifest, model_no: int) -> ModelCounts:
     estimates = (row.estimate_usd for row in batched if row.state == State.BATCHED)
     batched_usd = sum_known(*(row.cost_usd for row in batched), *estimates)
     return ModelCounts(answered, errors, priced, unpriced, sum_known(*costs), batched_usd, tokens_in, tokens_out)
-
-
-def _summarize(
-    manifest: Manifest, model: str, model_no: int, pairs: Mapping[tuple[str, str], tuple[int, int]]
-) -> ModelSummary:
-    counts = count_outcomes(manifest, model_no)
-    model_pairs = [counts for pair, counts in pairs.items() if model in pair]
-    return ModelSummary(
-        model=model,
-        answered=counts.answered,
-        errors=counts.errors,
-        cost_usd=counts.usd,
-        unpriced=counts.unpriced,
-        input_tokens=counts.input_tokens,
-        output_tokens=counts.output_tokens,
-        median_seconds=_seconds(manifest, model_no, counts.answered, 0.5),
-        p95_seconds=_seconds(manifest, model_no, counts.answered, 0.95),
-        agreement=_ratio(sum(same for same, _ in model_pairs), sum(both for _, both in model_pairs)),
-    )
 
 
 def _seconds(manifest: Manifest, model_no: int, count: int, share: float) -> float | None:

@@ -6,12 +6,14 @@ A source is read more than once, a few rows at a time: to send the prompts, and 
 import csv
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from string import Formatter
-from typing import TYPE_CHECKING, Any, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, RequestError
 from dragoman.adapter.names import nearest_name
@@ -47,16 +49,18 @@ def restore_cell(text: str) -> str:
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 
-class Source(Protocol):
+class Source(ABC):
     """Rows in a fixed order, the same on every iteration."""
 
     name: str
-    types: Mapping[str, str]
+    types: Mapping[str, str] = MappingProxyType({})
     """The columns' DuckDB types, if the source has types."""
 
+    @abstractmethod
     def __iter__(self) -> Iterator[Row]: ...
 
-    def count(self) -> int: ...
+    def count(self) -> int:
+        return sum(1 for _ in self)
 
 
 def open_source(prompts: Prompts) -> Source:
@@ -81,12 +85,11 @@ def validate_suffix(path: Path) -> str:
     return suffix
 
 
-class MemorySource:
+class MemorySource(Source):
     """Rows that the program holds or generates."""
 
     def __init__(self, rows: Iterable[Any] | Callable[[], Iterable[Any]]) -> None:
         self.name = "the rows"
-        self.types: Mapping[str, str] = {}
         self._rows = rows
 
     def __iter__(self) -> Iterator[Row]:
@@ -96,15 +99,14 @@ class MemorySource:
 
     def count(self) -> int:
         rows: Any = self._rows
-        return len(rows) if hasattr(rows, "__len__") else sum(1 for _ in self)
+        return len(rows) if hasattr(rows, "__len__") else super().count()
 
 
-class JsonLinesSource:
+class JsonLinesSource(Source):
     """One object or text per line; blank lines are skipped."""
 
     def __init__(self, path: Path) -> None:
         self.name = path.name
-        self.types: Mapping[str, str] = {}
         self._path = path
 
     def __iter__(self) -> Iterator[Row]:
@@ -124,7 +126,7 @@ class JsonLinesSource:
             return sum(1 for line in lines if line.strip())
 
 
-class CsvSource:
+class CsvSource(Source):
     """A header, and a text for each column; a row with too many or too few values is an error.
 
     The apostrophe before a formula is not part of the text: see `protect_cell`.
@@ -132,7 +134,6 @@ class CsvSource:
 
     def __init__(self, path: Path) -> None:
         self.name = path.name
-        self.types: Mapping[str, str] = {}
         self._path = path
 
     def __iter__(self) -> Iterator[Row]:
@@ -150,9 +151,6 @@ class CsvSource:
                     )
                 yield dict(zip(header, row, strict=True))
 
-    def count(self) -> int:
-        return sum(1 for _ in self)
-
     def _next(self, reader: Any, end: Any) -> Any:
         try:
             found = next(reader, None)
@@ -161,7 +159,7 @@ class CsvSource:
             raise ConfigurationError(f"{self.name}, line {reader.line_num} is not valid CSV: {error}") from None
 
 
-class ParquetSource:
+class ParquetSource(Source):
     """A Parquet file, which DuckDB reads a few rows at a time."""
 
     def __init__(self, path: Path) -> None:
@@ -169,7 +167,7 @@ class ParquetSource:
         self._path = path
         with self._connect() as connection:
             described = connection.execute("DESCRIBE FROM read_parquet($1)", [str(path)]).fetchall()
-        self.types: Mapping[str, str] = {name: kind for name, kind, *_ in described}
+        self.types = {name: kind for name, kind, *_ in described}
 
     def __iter__(self) -> Iterator[Row]:
         # Times with a zone are read as text: Python needs another package for them.

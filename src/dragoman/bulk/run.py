@@ -1,7 +1,7 @@
 """Runs a bulk run from its start to its report. A `ModelRunner` sends the rows of each model."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
@@ -38,7 +38,6 @@ from dragoman.store.columns import from_micros
 from dragoman.store.errors import StoreError
 
 if TYPE_CHECKING:
-    from dragoman.bulk.row_turns import RowTurns
     from dragoman.bulk.workers import WorkerPool
 
 CONCURRENCY = 64
@@ -166,7 +165,7 @@ async def run_bulk(config: RunConfig) -> BulkReport:
                 return Budgets(of_row, prices, lambda: from_micros(now_micros()))
 
             schema = config.options.output_schema
-            new_model_run = partial(
+            new_run = partial(
                 ModelRun,
                 write_batcher=write_batcher,
                 tracker=tracker,
@@ -177,16 +176,11 @@ async def run_bulk(config: RunConfig) -> BulkReport:
                 form=AnswerJson(schema) if form is None and schema is not None else form,
                 output_retries=config.output_retries,
             )
-            new_runner = _runner_factory(config, prices)
-            runners = [
-                new_runner(
-                    new_model_run(
-                        requester=each, model_no=numbers[each.model], controller=config.controller(config.concurrency)
-                    ),
-                    row_reader=row_reader,
-                )
+            runs = [
+                new_run(requester=each, model_no=numbers[each.model], controller=config.controller(config.concurrency))
                 for each in requesters
             ]
+            runners = _new_runners(config, prices, runs, row_reader)
             try:
                 await _run_all(runners, config.source, tracker)
             except StoreError as error:
@@ -225,24 +219,23 @@ def _open_requesters(config: RunConfig, stack: AsyncExitStack) -> tuple[list[Req
     return requesters, None
 
 
-def _runner_factory(config: RunConfig, prices: Prices) -> Callable[..., ModelRunner]:
-    """Return what runs the rows of a model, with the settings that all models share."""
-    shared: dict[str, Any] = {
-        "client": config.client,
-        "turns": _row_turns(config, prices),
-        "retry_errors": config.retry_errors,
-    }
+def _new_runners(
+    config: RunConfig, prices: Prices, runs: Iterable[ModelRun], row_reader: RowReader
+) -> Sequence[ModelRunner]:
+    """Return what runs the rows of each model."""
+    client = config.client
+    if config.labels is not None and client.policy is None and client.router is None:
+        raise ConfigurationError("labels are for a policy or a router: use a client that has one")
+    shared: dict[str, Any] = {"row_reader": row_reader, "client": client, "retry_errors": config.retry_errors}
+    if any(each is not None for each in (client.policy, client.router, client.events, client.store)):
+        from dragoman.bulk.row_turns import RowTurns
+
+        shared["turns"] = RowTurns(client, prices, config.identity)
     if not config.batch:
-        return partial(ModelRunner, **shared)
+        return [ModelRunner(each, **shared) for each in runs]
     assert isinstance(prices, BatchPrices)
-    return partial(
-        BatchRunner,
-        **shared,
-        wait=config.wait,
-        poll_every=config.poll_every,
-        identity=config.identity,
-        prices=prices.table,
-    )
+    shared |= {"wait": config.wait, "poll_every": config.poll_every, "identity": config.identity}
+    return [BatchRunner(each, prices=prices.table, **shared) for each in runs]
 
 
 async def _run_all(runners: Sequence[ModelRunner], source: Source, tracker: ProgressTracker) -> None:
@@ -259,19 +252,6 @@ async def _run_all(runners: Sequence[ModelRunner], source: Source, tracker: Prog
     for failure in done:
         if isinstance(failure, BaseException):
             raise failure
-
-
-def _row_turns(config: RunConfig, prices: Prices) -> "RowTurns | None":
-    """Return what runs each row as a turn; None if nothing judges, routes, reports or saves rows."""
-    client = config.client
-    if client.policy is None and client.router is None:
-        if config.labels is not None:
-            raise ConfigurationError("labels are for a policy or a router: use a client that has one")
-        if client.events is None and client.store is None:
-            return None
-    from dragoman.bulk.row_turns import RowTurns
-
-    return RowTurns(client, prices, config.identity)
 
 
 def _restore(

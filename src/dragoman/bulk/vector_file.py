@@ -128,17 +128,23 @@ class _Parts:
 
     def embed(self, number: int, rows: Sequence[Row], call: Callable[..., Embeddings], column: str) -> None:
         """Embed the rows and write the part. If that fails, keep the vectors that were paid."""
+        resume, partial_file = None, self._path(number, "partial")
+        if partial_file.exists():  # an earlier run had a part of it; its receipts are counted already
+            note = json.loads(partial_file.read_text(encoding="utf-8"))
+            kept_vectors = [None if each is None else array("f", each) for each in note["vectors"]]
+            labels = frozenset(note.get("labels", ()))
+            resume = PartialEmbeddings(note["model"], kept_vectors, note["key"], labels=labels)
         try:
-            found = call(resume=self._load(number))
+            found = call(resume=resume)
         except DragomanError as error:
             if isinstance(error.embedded, PartialEmbeddings):
                 kept = error.embedded
                 self._keep_receipts(kept.receipts)
                 vectors = [None if each is None else [*each] for each in kept.vectors]
-                note: dict[str, Any] = {"model": kept.model, "key": kept.key, "vectors": vectors}
+                note = {"model": kept.model, "key": kept.key, "vectors": vectors}
                 if kept.labels:
                     note["labels"] = sorted(kept.labels)
-                _write(self._path(number, "partial"), [json.dumps(note)])
+                _write(partial_file, [json.dumps(note)])
             raise
         self._keep_receipts(found.receipts)
         names: dict[str, set[str]] = {}
@@ -185,15 +191,6 @@ class _Parts:
     def _keep_receipts(self, receipts: Sequence[Message]) -> None:
         with (self._folder / "receipts").open("a", encoding="utf-8") as file:
             file.writelines(each.model_dump_json() + "\n" for each in receipts)
-
-    def _load(self, number: int) -> PartialEmbeddings | None:
-        """Return what an earlier run had of a part. Its receipts are counted already."""
-        path = self._path(number, "partial")
-        if not path.exists():
-            return None
-        note = json.loads(path.read_text(encoding="utf-8"))
-        vectors = [None if each is None else array("f", each) for each in note["vectors"]]
-        return PartialEmbeddings(note["model"], vectors, note["key"], labels=frozenset(note.get("labels", ())))
 
     def _path(self, number: int, kind: str) -> Path:
         return self._folder / f"{number:09}.{kind}"

@@ -42,11 +42,6 @@ class Job(NamedTuple):
     request: WireRequest
 
 
-class JobResult(NamedTuple):
-    number: int
-    result: WireResponse | DragomanError
-
-
 class WorkerActor:
     """An actor with one event loop. ``version`` is that of the process that controls the run."""
 
@@ -54,7 +49,7 @@ class WorkerActor:
         self._configs = configs
         self._version = version
         self._requesters: list[Requester] = []
-        self._results: list[JobResult] = []
+        self._results: list[tuple[int, Result]] = []
         self._has_results = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._epoch = 0
@@ -84,8 +79,8 @@ class WorkerActor:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def collect(self, epoch: int) -> list[JobResult]:
-        """Wait until there are results, or until the epoch ends."""
+    async def collect(self, epoch: int) -> list[tuple[int, Result]]:
+        """Wait until there are results, or until the epoch ends. Each comes with the number of its job."""
         while epoch == self._epoch and not self._results:
             self._has_results.clear()
             await self._has_results.wait()
@@ -96,7 +91,7 @@ class WorkerActor:
         return results
 
     async def _run(self, job: Job) -> None:
-        result: WireResponse | DragomanError
+        result: Result
         requester = self._requesters[job.model_index]
         try:
             result = await requester.send(job.request)
@@ -104,7 +99,7 @@ class WorkerActor:
             result = error
         except Exception as error:  # a bug in an adapter: every row would meet it
             result = ConfigurationError(f"{self._configs[job.model_index].model} cannot be used: {error!r:.500}")
-        self._results.append(JobResult(job.number, result))
+        self._results.append((job.number, result))
         self._has_results.set()
 
 
@@ -275,7 +270,7 @@ class Worker:
 
     async def _receive_loop(self) -> None:
         while True:
-            results: list[JobResult] = await self.actor.collect.remote(self._epoch)
+            results: list[tuple[int, Result]] = await self.actor.collect.remote(self._epoch)
             for number, result in results:
                 future = self._pending.pop(number, None)
                 if future is not None:

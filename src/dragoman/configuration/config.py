@@ -8,7 +8,6 @@ from dragoman.adapter import registry
 from dragoman.adapter.contract import AdapterOptions, Prices
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.names import check_names
-from dragoman.configuration.session_store import SessionStore
 from dragoman.configuration.settings import ClientSettings
 from dragoman.configuration.transports import Transports
 from dragoman.configuration.validation import check_settings, merge_providers, read_budgets, read_providers
@@ -17,6 +16,7 @@ from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions
+    from dragoman.configuration.session_store import SessionStore
     from dragoman.events.bus import EventBus
     from dragoman.limits import Limits
     from dragoman.policy import Pipeline
@@ -86,7 +86,7 @@ class ClientConfig:
     events: "EventBus | None" = None
     """Receives the events of each turn. It is never closed."""
 
-    store: SessionStore | None = field(default=None, metadata={"accepts": "SessionStore | str | None"})
+    store: "SessionStore | None" = field(default=None, metadata={"accepts": "SessionStore | str | None"})
     """Saves each session. A URL such as ``sqlite:///chats.db`` becomes a `Store`, which the client closes."""
     prices: Prices | None = None
     """The price table; None is the bundled one."""
@@ -109,7 +109,11 @@ class ClientConfig:
         del settings["providers"]
         url = settings.pop("store") if isinstance(self.store, str) else None
         check_settings(settings)
-        object.__setattr__(self, "providers", _with_hook(read_providers(self.providers), self.on_exchange))
+        providers = read_providers(self.providers)
+        if self.on_exchange is not None:  # a provider's own hook is kept
+            hooked = {name: {"on_exchange": self.on_exchange} for name in registry.providers()}
+            providers = merge_providers(hooked, providers)
+        object.__setattr__(self, "providers", providers)
         object.__setattr__(self, "budgets", read_budgets(self.budgets, "client"))
         object.__setattr__(self, "connections", ConnectionState(self.providers or {}))
         if url is not None:  # opened last: nothing can fail after it
@@ -134,7 +138,12 @@ class ClientConfig:
         _check_names(settings)
         shares_connections = not {"providers", "on_exchange"} & settings.keys()
         if not shares_connections:
-            own = _without_hook(self.providers or {}, self.on_exchange)
+            own = {
+                name: {
+                    key: value for key, value in each.items() if key != "on_exchange" or value is not self.on_exchange
+                }
+                for name, each in (self.providers or {}).items()
+            }
             settings["providers"] = merge_providers(own, read_providers(settings.get("providers")))
         derived = replace(self, **settings)
         if shares_connections:
@@ -163,20 +172,6 @@ class ClientConfig:
         check_settings({"budgets": budgets})
         merged["budgets"] = (*self.budgets, *read_budgets(budgets, "session"))
         return merged
-
-
-def _with_hook(providers: dict[str, dict[str, Any]], hook: "ExchangeHook | None") -> dict[str, dict[str, Any]]:
-    """Return the settings of every provider with the hook; a provider's own hook is kept."""
-    if hook is None:
-        return providers
-    return merge_providers({name: {"on_exchange": hook} for name in registry.providers()}, providers)
-
-
-def _without_hook(providers: Mapping[str, Mapping[str, Any]], hook: "ExchangeHook | None") -> dict[str, dict[str, Any]]:
-    return {
-        name: {key: value for key, value in each.items() if key != "on_exchange" or value is not hook}
-        for name, each in providers.items()
-    }
 
 
 def _check_names(settings: Mapping[str, Any]) -> None:

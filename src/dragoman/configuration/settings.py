@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from dragoman.adapter.contract import AdapterOptions, Prices
-from dragoman.configuration.session_store import SessionStore
 from dragoman.limits.budget import Budget
 from dragoman.transport.settings import Providers
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dragoman.canonical.extensions.extensions import Extensions
+    from dragoman.configuration.session_store import SessionStore
     from dragoman.events.bus import EventBus
     from dragoman.limits import Limits
     from dragoman.policy import Pipeline
@@ -44,7 +44,7 @@ class ClientSettings(TypedDict, total=False):
     events: "EventBus | None"
     """Receives the events of each turn. It is never closed."""
 
-    store: SessionStore | str | None
+    store: "SessionStore | str | None"
     """Saves each session. A URL such as ``sqlite:///chats.db`` becomes a `Store`, which the client closes."""
     prices: Prices | None
     """The price table; None is the bundled one."""

@@ -255,15 +255,32 @@ class _Call:
             except IndexError:
                 return
             try:
-                yield from self._send(request, numbers)
+                inputs = [self._sent[number] for number in numbers]
+                wire = self._embedding.to_wire(inputs, self._options)
+                self._record(wire.losses)
+                reply = yield from self._fetch(request, wire, inputs)
+                known = next((each for each in self._vectors if each is not None), None)
+                if known is not None:  # an earlier reply may have had vectors of another length
+                    check_lengths(reply.vectors, len(reply.vectors), len(known))
+                for number, vector in zip(numbers, reply.vectors, strict=True):
+                    self._vectors[number] = vector
+                reason = f"{self._embedding.model_id} reports that it cut the input"
+                self._record(
+                    Loss(LossKind.TRUNCATED, "", numbers[each], reason, block_type="text") for each in reply.truncated
+                )
             except Exception as error:
                 self._errors[request] = error
                 self.waiting.clear()
 
     def finish(self) -> Work[Embeddings]:
         """Save what was used. Return the vectors, or raise the error of the first request that failed."""
+        store = self._governance.client.store
         try:
-            yield from self._save()
+            if store is not None and self._receipts:  # the receipts are a session of their own, without content
+                billed = [self._receipts[number] for number in sorted(self._receipts)]
+                user_id, team_id = self._governance.identity
+                save = partial(store.create, attempts=billed, user_id=user_id, team_id=team_id)
+                yield in_thread(partial(save, session_id=self._ids.session_id), self._governance.model)
             if self._errors:
                 raise self._errors[min(self._errors)]
         except DragomanError as error:
@@ -290,20 +307,6 @@ class _Call:
     @property
     def _ordered_receipts(self) -> tuple[Message, ...]:
         return (*self._restored, *(self._receipts[number] for number in sorted(self._receipts)))
-
-    def _send(self, request: int, numbers: list[int]) -> Work[None]:
-        inputs = [self._sent[number] for number in numbers]
-        wire = self._embedding.to_wire(inputs, self._options)
-        self._record(wire.losses)
-
-        reply = yield from self._fetch(request, wire, inputs)
-        known = next((each for each in self._vectors if each is not None), None)
-        if known is not None:  # an earlier reply may have had vectors of another length
-            check_lengths(reply.vectors, len(reply.vectors), len(known))
-        for number, vector in zip(numbers, reply.vectors, strict=True):
-            self._vectors[number] = vector
-        reason = f"{self._embedding.model_id} reports that it cut the input"
-        self._record(Loss(LossKind.TRUNCATED, "", numbers[each], reason, block_type="text") for each in reply.truncated)
 
     def _admit(self, numbers: Iterable[int]) -> Work[list[EmbeddingInput]]:
         """Return the inputs as they may be sent, and set the headers to send. Raises PolicyDeniedError, and
@@ -374,16 +377,6 @@ class _Call:
         )
         session_id = self._ids.session_id
         return governance.identify(Message(role=Role.ASSISTANT, content=(), session_id=session_id, metadata=metadata))
-
-    def _save(self) -> Work[None]:
-        """Save the receipts of the call as a session of its own, without content."""
-        store = self._governance.client.store
-        if store is None or not self._receipts:
-            return
-        billed = [self._receipts[number] for number in sorted(self._receipts)]
-        user_id, team_id = self._governance.identity
-        save = partial(store.create, attempts=billed, user_id=user_id, team_id=team_id)
-        yield in_thread(partial(save, session_id=self._ids.session_id), self._governance.model)
 
     def _key(self) -> str:
         """Return what identifies the inputs and the options of the call."""

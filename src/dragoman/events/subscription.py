@@ -62,7 +62,9 @@ class Subscription:
         self._busy = False
         self._closed = False
         self._started = False
-        self._loop = running_loop() if inspect.iscoroutinefunction(_callable_of(handler)) else None
+        # The ``__call__`` of an object may be a coroutine function.
+        called = handler if inspect.isroutine(handler) else type(handler).__call__
+        self._loop = running_loop() if inspect.iscoroutinefunction(called) else None
 
     def close(self) -> None:
         """Remove the handler. Idempotent. A running call of the handler is completed."""
@@ -124,15 +126,12 @@ class Subscription:
         empty.
         """
         with self._changed:
-            while not self._is_idle():
+            while (self._queue or self._busy) and not self._is_loop_closed():
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
                     return False
                 self._changed.wait(min(remaining, _POLL_INTERVAL))
             return True
-
-    def _is_idle(self) -> bool:
-        return (not self._queue and not self._busy) or self._is_loop_closed()
 
     def _is_loop_closed(self) -> bool:
         """Return True if the event loop is closed, so that the handler cannot run any more."""
@@ -208,8 +207,3 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
-
-
-def _callable_of(handler: Handler) -> Callable[..., object]:
-    """Return the function that is called: the ``__call__`` of an object may be a coroutine function."""
-    return handler if inspect.isroutine(handler) else type(handler).__call__

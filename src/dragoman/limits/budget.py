@@ -317,7 +317,10 @@ class Budgets:
 
     def _max_spend(self, use: MaxUsage, now: datetime, output_tokens: int) -> MaxSpend:
         """Return the maximum spend of a request with so much output."""
-        price = partial(self._price, use.model, now)
+
+        def price(usage: TokenUsage) -> Usage:
+            return self.prices.price(use.model, usage, now)
+
         priced = price(replace(use, output_tokens=output_tokens).total)
         return MaxSpend(
             use.model,
@@ -326,6 +329,3 @@ class Budgets:
             unpriced=priced.cost_status not in _KNOWN,
             price=price,
         )
-
-    def _price(self, model: str, now: datetime, usage: TokenUsage) -> Usage:
-        return self.prices.price(model, usage, now)

@@ -294,16 +294,13 @@ def _log_uncounted(error: LimitsUnavailableError) -> Literal[False]:
 def _adjustments(grant: Grant, usage: TokenUsage | None, requests: int) -> list[Adjustment]:
     adjustments = []
     for bucket, count in grant.reserved:
-        used = requests if bucket.unit == "requests" else _counted_tokens(usage, bucket.limit)
+        used = requests
+        if bucket.unit == "tokens":
+            used = 0 if usage is None else usage.total_tokens
+            used -= 0 if usage is None or bucket.limit.count_cached else usage.cached_input_tokens
         if used != count:
             adjustments.append(Adjustment(bucket.claim(count), bucket.time_for(used - count)))
     return adjustments
-
-
-def _counted_tokens(usage: TokenUsage | None, limit: Limit) -> int:
-    if usage is None:
-        return 0
-    return usage.total_tokens - (0 if limit.count_cached else usage.cached_input_tokens)
 
 
 @dataclass(frozen=True, slots=True)

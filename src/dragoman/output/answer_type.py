@@ -127,9 +127,8 @@ class AnswerType(Generic[T]):
                 schema = with_plain_root(adapter.json_schema(schema_generator=AnswerSchema))
         except Exception as error:  # pydantic raises several classes for an unknown type
             reason = error.message if isinstance(error, PydanticErrorMixin) else f"{type(error).__name__}: {error}"
-            raise OutputTypeError(
-                f"output={_name(output)}: this type has no JSON Schema: {reason.partition(chr(10))[0]:.300}"
-            ) from None
+            name, why = getattr(output, "__name__", output), reason.partition("\n")[0]
+            raise OutputTypeError(f"output={name!s:.80}: this type has no JSON Schema: {why:.300}") from None
         self.schema: Mapping[str, Any] = schema
         self._adapter = adapter
         watches = (getattr(each, "watch", None) for each in getattr(output, "__metadata__", ()))
@@ -249,7 +248,3 @@ def _shrink(data: Any) -> Iterator[Any]:
     for container, key in reversed(last):
         del container[key]
         yield data
-
-
-def _name(output: Any) -> str:
-    return f"{getattr(output, '__name__', output)!s:.80}"

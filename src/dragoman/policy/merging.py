@@ -174,7 +174,9 @@ class _Merge:
             if name == "security":
                 self._security(before, after, changes)
             elif name == "custom":
-                self._custom(before, after, changes)
+                if after != before:
+                    self._require_write("custom", SLOTS["custom"])
+                    changes["custom"] = self._rebuild("custom", Extensions, {"custom": after}).custom
             elif after is not None and after != before:
                 changes[name] = self._merge_slot(name, after)
         if not changes:
@@ -228,12 +230,6 @@ class _Merge:
         if not self._may_write and Capability.APPEND_LABELS not in self._granted:
             raise self._violation("security.labels", f"a plugin that only reads needs {Capability.APPEND_LABELS}")
         changes["security"] = security.model_copy(update={"labels": security.labels | labels})
-
-    def _custom(self, before: Any, after: Any, changes: dict[str, Any]) -> None:
-        if after == before:
-            return
-        self._require_write("custom", SLOTS["custom"])
-        changes["custom"] = self._rebuild("custom", Extensions, {"custom": after}).custom
 
     def _rebuild(self, slot: str, kind: type[Model], value: Any) -> Model:
         """Rebuild and validate the value, so that the plugin keeps no reference to it."""

@@ -20,7 +20,7 @@ from dragoman.policy.merging import judge_alternatives
 from dragoman.policy.plugin import Hook, Mode, Plugin, PluginDeclaration
 from dragoman.policy.slots import Capability, expand_capabilities
 from dragoman.policy.step import LazyExtensions, StepSource
-from dragoman.policy.step_run import POST_HOOKS, PRE_HOOKS, HookPlugins, StepRules, StepRun
+from dragoman.policy.step_run import POST_HOOKS, PRE_HOOKS, HookPlugins, StepRun
 from dragoman.policy.texts import find_unknown_kind
 
 MAX_LABEL_ROUNDS = 16
@@ -76,9 +76,8 @@ class Pipeline:
         self._by_hook = {hook: HookPlugins([each for each in declared if hook in each.hooks]) for hook in Hook}
         self._hooks = frozenset(hook for each in declared for hook in each.hooks)
         self._shared = FilterCache()
-        self._rules = StepRules(signed, unknown)
-        self.signed = signed
-        self.unknown = unknown
+        self.signed: Literal["drop", "deny"] = signed
+        self.unknown: Literal["deny", "drop"] = unknown
         self.denied_calls = denied_calls
         self.grants = expand_capabilities((grants,) if isinstance(grants, str) else grants)
 
@@ -186,7 +185,7 @@ def start_step(
     steps of the result, if it is not done. ``on_denial`` receives a denial before it is raised.
     """
     source = StepSource(hook, message, extensions, calls, partial, pipeline._shared)
-    step_run = StepRun(source, pipeline._by_hook[hook], pipeline._rules, already_seen, on_denial)
+    step_run = StepRun(source, pipeline._by_hook[hook], pipeline.signed, pipeline.unknown, already_seen, on_denial)
     if hook in pipeline._hooks and (kind := find_unknown_kind(message.content)) is not None:
         step_run.handle_unknown_part(kind)
     if hook in PRE_HOOKS:

@@ -106,14 +106,12 @@ def expand_capabilities(capabilities: Iterable[Capability | str]) -> frozenset[C
 
 @lru_cache(maxsize=256)
 def _expand(names: frozenset[Capability | str]) -> frozenset[Capability]:
-    direct = {_parse_capability(name) for name in names}
+    direct = set()
+    for name in names:
+        try:
+            direct.add(Capability(name))
+        except ValueError:
+            near = get_close_matches(str(name), list(Capability), n=1)
+            hint = f"did you mean {near[0]}?" if near else f"they are {', '.join(Capability)}"
+            raise ConfigurationError(f"{name!r} is not a capability: {hint}") from None
     return frozenset(direct | {IMPLIED[name] for name in direct if name in IMPLIED})
-
-
-def _parse_capability(name: str) -> Capability:
-    try:
-        return Capability(name)
-    except ValueError:
-        near = get_close_matches(str(name), list(Capability), n=1)
-        hint = f"did you mean {near[0]}?" if near else f"they are {', '.join(Capability)}"
-        raise ConfigurationError(f"{name!r} is not a capability: {hint}") from None

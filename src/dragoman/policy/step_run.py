@@ -5,7 +5,7 @@ docs/reference/cmf.md#object-profiles.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from inspect import isawaitable
 from typing import Any, Literal, NoReturn
 
@@ -79,14 +79,6 @@ _CANNOT_CHANGE = Violation(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StepRules:
-    """What a pipeline does with signed thinking that a change makes invalid, and with parts that no plugin can read."""
-
-    signed: Literal["drop", "deny"]
-    unknown: Literal["deny", "drop"]
-
-
 class HookPlugins:
     """The plugins of one hook, in the order in which they run."""
 
@@ -115,19 +107,20 @@ class HookPlugins:
 class StepRun:
     """``first`` is what the first plugin sees, ``source`` what the next one sees: the same object if nothing changed.
 
-    ``changed_extensions`` is None until the extensions change.
+    ``changed_extensions`` is None until the extensions change. ``signed`` and ``unknown`` are those of the `Pipeline`.
     """
 
     __slots__ = (
         "_already_seen", "_is_repeated", "_last_change", "_next", "_on_denial", "_ordered", "_outputs", "_pending",
-        "_plugins", "_rules", "changed_extensions", "first", "is_done", "source",
+        "_plugins", "_signed", "_unknown", "changed_extensions", "first", "is_done", "source",
     )  # fmt: skip
 
     def __init__(
         self,
         source: StepSource,
         plugins: HookPlugins,
-        rules: StepRules,
+        signed: Literal["drop", "deny"],
+        unknown: Literal["deny", "drop"],
         already_seen: bool,
         on_denial: Callable[[PolicyDeniedError], object] | None,
     ) -> None:
@@ -145,7 +138,7 @@ class StepRun:
         """Whether plugins judge the message once more."""
         self._pending: Awaitable[Any] | None = None
         """The answer of the next plugin, if it was called already."""
-        self._rules = rules
+        self._signed, self._unknown = signed, unknown
         self._already_seen = already_seen
         self.changed_extensions: Extensions | None = None
         self.is_done = False
@@ -219,7 +212,7 @@ class StepRun:
 
     def handle_unknown_part(self, kind: str) -> None:
         """Drop the parts that no plugin can judge, or deny the step."""
-        if self._rules.unknown == "drop" and not self._already_seen:
+        if self._unknown == "drop" and not self._already_seen:
             self._replace(drop_unknown_parts(self.source.message), None)
             return
         self.deny(Violation(f"no plugin can judge a part of the kind {kind!r:.80}", code="unknown_part"))
@@ -261,7 +254,7 @@ class StepRun:
     def finish(self) -> Message:
         """Return the final message, without the signed thinking that a change made invalid."""
         final = drop_void_thinking(self.first.message, self.source.message)
-        if final is not self.source.message and self._rules.signed == "deny":
+        if final is not self.source.message and self._signed == "deny":
             reason = "a change would invalidate signed thinking, and the policy keeps it"
             self.deny(Violation(reason, code="signed_thinking"))
         return final

@@ -73,16 +73,13 @@ def _texts(value: Any, media_type: str | None = None) -> Iterator[str]:
             yield from _texts(item)
 
 
-def _is_word(value: Any) -> bool:
-    """Whether a value is a word without spaces, as an id or a signature is."""
-    return not isinstance(value, str) or not any(map(str.isspace, value))
-
-
 def _texts_of_object(fields: Mapping[str, Any], media_type: str | None) -> Iterator[str]:
     own_type = fields.get("media_type") or fields.get("mime_type") or media_type
     is_model = "type" in fields or "kind" in fields
     for name, value in fields.items():
-        if value is None or ((name in _OPAQUE or (is_model and name in _IDS)) and _is_word(value)):
+        # An id or a signature is a word without spaces: what has some is a text.
+        is_id = name in _OPAQUE or (is_model and name in _IDS)
+        if value is None or (is_id and not (isinstance(value, str) and any(map(str.isspace, value)))):
             continue
         is_data = (name == "data" and fields.get("kind") == "base64") or name == "blob"
         if is_data or (name == "data" and fields.get("type") == "redacted_thinking"):

@@ -253,7 +253,7 @@ class PriceTable:
         """
         at = at if at.tzinfo is UTC else _to_utc(at)
         batch = batch or usage.service_tier == "batch" or (isinstance(usage, Usage) and usage.pricing_mode == "batch")
-        model = self._model(model_id)
+        model = self._models.get(model_id) or self._model(model_id)
         quote = NO_QUOTE if model is None else model.quote(_STANDARD_USAGE if standard else usage, at, batch)
         version = self.version
         if self._installed and (digest := self._installed.get(model_id.partition(":")[0])):

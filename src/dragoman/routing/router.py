@@ -168,7 +168,7 @@ class Router:
         if seen or not (isinstance(error, str) or _can_fall_back(error)):
             return None
         index = decision.winner_index
-        kind = _failure_name(error)
+        kind = error if isinstance(error, str) else getattr(error, "error_class", "not_configured")
         rejected = replace(decision.winner, verdict=Verdict.REJECTED, failure=kind)
         chain = (*decision.chain[:index], rejected, *decision.chain[index + 1 :])
         try:
@@ -372,12 +372,6 @@ def _to_record(model: str, chain: Sequence[Candidate], winner: int) -> RoutingDe
 def _reasons_against(link: Candidate) -> tuple[tuple[str, str], ...]:
     found = tuple((str(refused.name), refused.reason) for refused in link.refusals)
     return found if link.failure is None else (*found, (link.failure, "it failed before it answered"))
-
-
-def _failure_name(error: DragomanError | str) -> str:
-    if isinstance(error, str):
-        return error
-    return error.error_class if isinstance(error, ProviderError) else "not_configured"
 
 
 def _can_fall_back(error: DragomanError) -> bool:

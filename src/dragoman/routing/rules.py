@@ -175,15 +175,12 @@ def label_rules(models: Mapping[str, Iterable[str]]) -> tuple[Rule, ...]:
             raise ConfigurationError(f"the models of the label {label!r:.80} must be a list: [{label_models!r:.80}]")
         for model in label_models:
             labels.setdefault(model, []).append(label)
-    return tuple(
-        _label_rule(model, allowed_labels, models.keys() - set(allowed_labels))
-        for model, allowed_labels in labels.items()
-    )
-
-
-def _label_rule(model: str, allowed_labels: Iterable[str], other_labels: Iterable[str]) -> Rule:
-    when = When(any_of=_any_label(allowed_labels), none_of=_any_label(other_labels))
-    return Rule(model=model, when=when, name=f"labels for {model}")
+    rules = []
+    for model, allowed_labels in labels.items():
+        others = models.keys() - set(allowed_labels)
+        when = When(any_of=_any_label(allowed_labels), none_of=_any_label(others))
+        rules.append(Rule(model=model, when=when, name=f"labels for {model}"))
+    return tuple(rules)
 
 
 def _any_label(labels: Iterable[str]) -> tuple[When, ...]:

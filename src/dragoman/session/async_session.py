@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, overload
 from typing_extensions import TypeForm
 
 from dragoman.canonical.message import Message
-from dragoman.configuration.session_store import SessionStore
 from dragoman.effects.work import drive_async, iterate_async
 from dragoman.session.config import OutputT, SessionSettings, TurnOptions, UserInput
 from dragoman.session.effects import SessionEvent
@@ -22,6 +21,7 @@ from dragoman.transport import AsyncTransport
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
+    from dragoman.configuration.session_store import SessionStore
     from dragoman.policy import Declassification
     from dragoman.session.compaction import CompactionPlace
 
@@ -152,7 +152,7 @@ class AsyncSession(TurnDriver[AsyncTransport]):
 
     @classmethod
     async def resume(
-        cls, session_id: str, store: SessionStore, *, model: str | None = None, **settings: Unpack[SessionSettings]
+        cls, session_id: str, store: "SessionStore", *, model: str | None = None, **settings: Unpack[SessionSettings]
     ) -> Self:
         """As `Session.resume`; the store is read and written in a thread."""
         settings = seal_keys(settings)  # type: ignore[assignment]  # as in __init__

@@ -17,7 +17,6 @@ from dragoman.canonical.blocks import ContentBlock
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.message import Message
 from dragoman.configuration import ClientConfig, client_config
-from dragoman.configuration.session_store import SessionStore
 from dragoman.configuration.transports import Transports
 from dragoman.configuration.validation import (
     check_provider_names,
@@ -37,6 +36,7 @@ from dragoman.transport.retry import utc_now
 
 if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions
+    from dragoman.configuration.session_store import SessionStore
     from dragoman.events.bus import EventBus
     from dragoman.formats.body.message_body import MessageBody
     from dragoman.limits import Limits
@@ -120,7 +120,7 @@ class SessionConfig:
     """Wrappers of each turn, the outermost first (see `dragoman.session.middleware`)."""
     governors: Iterable[Governor] = ()
     """What each attempt needs before it is sent, behind the labels, the budgets and the limits."""
-    store: SessionStore | None = None
+    store: "SessionStore | None" = None
     """Saves each step of a turn when it happens. Its ConflictError or StoreError is raised there; the session keeps
     what it has."""
     durability: Literal["step", "turn"] = "step"
@@ -224,7 +224,7 @@ class NewSessionSettings(SessionSettings, total=False):
     """The id of the session; by default a new one."""
     tool_ids: ToolIdMap | None
     """The ids that tool calls of the history have at each provider."""
-    store: SessionStore | None
+    store: "SessionStore | None"
     """Saves each step of a turn when it happens."""
 
 

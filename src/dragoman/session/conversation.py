@@ -2,13 +2,13 @@
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack
 
-from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext, bundled_prices
+from dragoman.adapter.contract import AdapterOptions, RequestContext, bundled_prices
 from dragoman.adapter.errors import ConfigurationError, SwapRefusedError
 from dragoman.adapter.requests.encode_cache import EncodeCache
 from dragoman.adapter.tool_ids import ToolIdMap
@@ -17,7 +17,6 @@ from dragoman.canonical.extensions.message_labels import labels_of_messages
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message, Role, render_end
 from dragoman.canonical.usage import TokenUsage
-from dragoman.configuration.session_store import SessionStore
 from dragoman.configuration.transports import Transports, TransportT
 from dragoman.configuration.validation import check_class, check_messages
 from dragoman.limits.budget import BudgetAccounts, Budgets, Spend
@@ -31,24 +30,25 @@ from dragoman.session.config import (
 from dragoman.session.cost import Cost
 from dragoman.session.effects import RunTools, Send
 from dragoman.session.history import History
-from dragoman.session.media import NOTHING_FETCHED, MediaFiles
+from dragoman.session.media import MediaFiles
 from dragoman.session.message_factory import MessageFactory
 from dragoman.session.middleware import Middleware
 from dragoman.session.middleware.no_policy import NoPolicy, UnreadLabels
 from dragoman.session.routes import Route, Routes
 from dragoman.session.stored import StoredConversation, new_tool_id
 from dragoman.session.turn.run import TurnRun
-from dragoman.tools.call_runner import CallRunner
 from dragoman.tools.context import Context
 from dragoman.tools.toolbox import Toolbox
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
+    from dragoman.configuration.session_store import SessionStore
     from dragoman.policy import Declassification
     from dragoman.policy.conversation.hooks import PolicyHooks
     from dragoman.routing import Router
     from dragoman.session.middleware.telemetry import Telemetry
     from dragoman.session.preview import Preview
+    from dragoman.tools.call_runner import CallRunner
 
 
 _NO_OPTIONS = AdapterOptions()
@@ -68,7 +68,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
         messages: Iterable[Message] = (),
         session_id: str | None = None,
         tool_ids: ToolIdMap | None = None,
-        store: SessionStore | None = None,
+        store: "SessionStore | None" = None,
         **settings: Unpack[SessionSettings],
     ) -> None:
         """Raises ConfigurationError, UnknownProviderError among them, and ToolSchemaError.
@@ -246,7 +246,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
             history,
             tools,
             merge_options(self.options),
-            with_files=partial(self._read_files, adapter) if self._policy.has_judged(history) else list,
+            with_files=partial(self._files.inline, adapter=adapter) if self._policy.has_judged(history) else list,
             context=trial,
             prices=self.prices,
             at=self.config.clock(),
@@ -343,11 +343,6 @@ class Conversation(StoredConversation, Generic[TransportT]):
             team_id=self._factory.team_id,
         )
 
-    def _read_files(self, adapter: Adapter, history: Sequence[Message]) -> list[Message]:
-        """Return the history as it is sent to that model, with file content. Raises RequestError."""
-        files = self._files
-        return files.inline(history, files.inlined_kinds(adapter.capabilities) if files.can_fetch else NOTHING_FETCHED)
-
     def _new_governors(self) -> Callable[[Send], Iterator[Governor]]:
         """Return what governs each attempt of a new turn."""
         config = self.config
@@ -381,8 +376,10 @@ class Conversation(StoredConversation, Generic[TransportT]):
             labels, actor=actor, reason=reason, audit=audit, keep=keep, history=history, at=now
         )
 
-    def _call_runner(self, run: TurnRun) -> CallRunner:
+    def _call_runner(self, run: TurnRun) -> "CallRunner":
         if run.calls is None:
+            from dragoman.tools.call_runner import CallRunner  # imported late: many turns call no tool
+
             reasons, most = self._history.reasons_to_wait, self.config.max_parallel_tools
             run.calls = CallRunner(self._new_call_context, most, later=reasons, log=self._steps)
         return run.calls

@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.adapter.facts.token_estimate import GrowingMessages, HistoryMeasures
@@ -114,11 +115,14 @@ class MediaFiles:
             return NOTHING_FETCHED
         return frozenset(kind for kind in _CAPABILITY_OF_KIND if _needs_inline_content(capabilities, kind))
 
-    def inline(self, history: Sequence[Message], fetched: Kinds = NOTHING_FETCHED) -> list[Message]:
+    def inline(self, history: Sequence[Message], adapter: Adapter | None = None) -> list[Message]:
         """Return the history with file content in place of paths; messages without files are returned as they are.
 
-        ``fetched`` are the kinds of media whose URLs are replaced as well.
+        URLs are replaced as well where the adapter's model takes none. Raises RequestError.
         """
+        fetched = NOTHING_FETCHED
+        if adapter is not None and self.can_fetch:
+            fetched = self.inlined_kinds(adapter.capabilities)
         read, places, is_large = self._read.get(fetched, _NOTHING_READ)
         # Equal messages name the same files, and a comparison of a message with itself takes no time.
         if len(read) > len(history) or read != history[: len(read)]:

@@ -9,7 +9,6 @@ from weakref import ref
 from typing_extensions import TypeForm
 
 from dragoman.canonical.message import Message
-from dragoman.configuration.session_store import SessionStore
 from dragoman.effects.work import drive, iterate
 from dragoman.session.config import OutputT, SessionSettings, TurnOptions, UserInput
 from dragoman.session.effects import SessionEvent
@@ -21,6 +20,7 @@ from dragoman.transport import Transport
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
+    from dragoman.configuration.session_store import SessionStore
     from dragoman.policy import Declassification
     from dragoman.session.compaction import CompactionPlace
     from dragoman.session.stream import ReplyStream
@@ -216,7 +216,7 @@ class Session(TurnDriver[Transport]):
 
     @classmethod
     def resume(
-        cls, session_id: str, store: SessionStore, *, model: str | None = None, **settings: Unpack[SessionSettings]
+        cls, session_id: str, store: "SessionStore", *, model: str | None = None, **settings: Unpack[SessionSettings]
     ) -> Self:
         """Return a stored session, to continue on its model or on another; ``settings`` are as for a new one. The
         session saves its next turns to the store. If its program was killed in a turn, ``unfinished`` is that turn.

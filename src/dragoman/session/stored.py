@@ -9,9 +9,7 @@ from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.message import Message
-from dragoman.configuration.session_store import SessionStore
 from dragoman.configuration.validation import check_store
-from dragoman.open_turns import OpenTurn, TurnStep
 from dragoman.session.config import SessionConfig, SessionSettings
 from dragoman.session.history import History
 from dragoman.session.message_factory import MessageFactory
@@ -21,6 +19,8 @@ from dragoman.session.turn.run import TurnRun
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
+    from dragoman.configuration.session_store import SessionStore
+    from dragoman.open_turns import OpenTurn, TurnStep
     from dragoman.policy.conversation.hooks import PolicyHooks
     from dragoman.session.middleware.steps import TurnSteps
     from dragoman.session.preview import Preview
@@ -75,7 +75,7 @@ class StoredConversation:
         return describe_turn(turn, self._history, pending_calls(self._history.messages))
 
     @property
-    def _open_turn(self) -> OpenTurn | None:
+    def _open_turn(self) -> "OpenTurn | None":
         return None if self._steps is None else self._steps.turn
 
     def dump(self) -> bytes:
@@ -97,7 +97,7 @@ class StoredConversation:
 
     @classmethod
     def _from_snapshot(
-        cls, found: "Snapshot", model: str | None, settings: SessionSettings, store: SessionStore | None = None
+        cls, found: "Snapshot", model: str | None, settings: SessionSettings, store: "SessionStore | None" = None
     ) -> Self:
         session = cls(
             model or found.model,
@@ -114,7 +114,7 @@ class StoredConversation:
         return session
 
     @classmethod
-    def _from_store(cls, session_id: str, store: SessionStore, model: str | None, settings: SessionSettings) -> Self:
+    def _from_store(cls, session_id: str, store: "SessionStore", model: str | None, settings: SessionSettings) -> Self:
         """Return a stored session; its next turns are saved to the same store."""
         from dragoman.session.snapshot import Persistence, Snapshot  # as in dump
 
@@ -145,7 +145,9 @@ class StoredConversation:
         messages = [*history.messages, *new] if new else history.messages
         return Snapshot(self.session_id, self.model, messages, self.tool_ids, history.attempts.all, history.extensions)
 
-    def _save(self, step: TurnStep | None = None, new: tuple[Message, ...] = (), *, touch: bool = False) -> int | None:
+    def _save(
+        self, step: "TurnStep | None" = None, new: tuple[Message, ...] = (), *, touch: bool = False
+    ) -> int | None:
         """Save what is new, if there is a store, and if the policy has judged it."""
         if self._persistence is None:
             return None

@@ -86,7 +86,12 @@ def save_tool_calls(
                     "answer": encode_id(message.id, "a message's id"),
                     "answered_at": to_micros(message.created_at),
                 }
-                if not _answer_pending(calls, answer):
+                for call in reversed(calls):  # a call of the same turn has its result at once
+                    if call["id"] == answer["of_call"] and call["status"] == PENDING:
+                        call["status"], call["result_message_id"] = answer["new_status"], answer["answer"]
+                        call["completed_at"] = answer["answered_at"]
+                        break
+                else:
                     answers.append(answer)
     if calls:
         connection.execute(insert(tool_calls), calls)
@@ -114,16 +119,6 @@ def _call_row(
         "created_at": to_micros(message.created_at),
         "completed_at": None if is_complete else to_micros(message.created_at),
     }
-
-
-def _answer_pending(calls: list[dict[str, Any]], answer: Mapping[str, Any]) -> bool:
-    """Whether the result belongs to a call of the same turn, which then has it."""
-    for call in reversed(calls):
-        if call["id"] == answer["of_call"] and call["status"] == PENDING:
-            call["status"], call["result_message_id"] = answer["new_status"], answer["answer"]
-            call["completed_at"] = answer["answered_at"]
-            return True
-    return False
 
 
 def save_tool_ids(connection: Connection, session_id: str, dump: Mapping[str, Any]) -> None:
@@ -290,10 +285,16 @@ def load_turn(connection: Connection, session_id: str, messages: tuple[Message, 
             decode_text(call["id"]): _progress(call, by_id)
             for call in connection.execute(started.order_by(tool_calls.c.seq, tool_calls.c.position)).mappings()
         }
-        prompt, retention = _read_prompt(row["prompt_json"])
+        prompt: list[Message] = []
+        retention: dict[str, Mapping[str, Any]] = {}
+        for entry in decode_json(row["prompt_json"]):
+            kept = entry.pop(RETENTION, None)
+            prompt.append(read_message(entry))
+            if isinstance(kept, Mapping):
+                retention[prompt[-1].id] = kept
         return OpenTurn(
             number=row["number"],
-            prompt=prompt,
+            prompt=tuple(prompt),
             first_message=row["first_seq"],
             attempts=tuple(
                 FailedAttempt(
@@ -361,17 +362,6 @@ def _content(turn: OpenTurn) -> dict[str, Any]:
         for each in turn.attempts
     ]
     return {"prompt_json": f"[{','.join(prompt)}]", "attempts_json": wirejson.dumps_text(attempts)}
-
-
-def _read_prompt(stored: str) -> tuple[tuple[Message, ...], dict[str, Mapping[str, Any]]]:
-    prompt: list[Message] = []
-    retention: dict[str, Mapping[str, Any]] = {}
-    for entry in decode_json(stored):
-        kept = entry.pop(RETENTION, None)
-        prompt.append(read_message(entry))
-        if isinstance(kept, Mapping):
-            retention[prompt[-1].id] = kept
-    return tuple(prompt), retention
 
 
 def _progress(row: RowMapping, messages: Mapping[str, Message]) -> CallProgress:

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from threading import Event
 from typing import Any, Generic, TypeVar
 
@@ -10,6 +11,15 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 
 ContextT = TypeVar("ContextT", covariant=True)
+
+
+class NoContext(Enum):
+    """The type of the context of a function that takes none."""
+
+    NO_CONTEXT = "no context"
+
+
+NO_CONTEXT = NoContext.NO_CONTEXT
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ The client is an open one of the package ``mcp`` (the extra of the same name)::
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -103,10 +103,10 @@ class McpConnection:
         found: list[McpTool] = []
         names: dict[str, int] = {}
         for tool in await self._list_all("list_tools", "tools"):
-            name = tool_name(tool.name, prefix, names)
-            effects = side_effects(tool, trusted=trust_hints)
-            definition = tool_definition(tool, name, effects)
-            metadata = tool_metadata(tool, name, self.name, effects)
+            name = _tool_name(tool.name, prefix, names)
+            effects = _side_effects(tool, trusted=trust_hints)
+            definition = _tool_definition(tool, name, effects)
+            metadata = _tool_metadata(tool, name, self.name, effects)
             found.append(McpTool(definition, _Call(self._client, tool.name), metadata=metadata))
         return found
 
@@ -114,14 +114,14 @@ class McpConnection:
         """Return the prompts that the server offers."""
         if self._prompts is None:
             native_prompts = await self._list_all("list_prompts", "prompts")
-            self._prompts = {item.name: prompt_metadata(item, self.name) for item in native_prompts}
+            self._prompts = {item.name: _prompt_metadata(item, self.name) for item in native_prompts}
         return tuple(self._prompts.values())
 
     async def resources(self) -> tuple[ResourceMetadata, ...]:
         """Return the resources that the server lists. Its templates may give more."""
         if self._resources is None:
             native_resources = await self._list_all("list_resources", "resources")
-            self._resources = {str(item.uri): resource_metadata(item, self.name) for item in native_resources}
+            self._resources = {str(item.uri): _resource_metadata(item, self.name) for item in native_resources}
         return tuple(self._resources.values())
 
     async def prompt(
@@ -146,7 +146,7 @@ class McpConnection:
         rendered = await self._client.get_prompt(
             name, {key: str(value) for key, value in checked_request.arguments.items()}
         )
-        messages = [Message(role=Role(item.role), content=decode_blocks([item.content])) for item in rendered.messages]
+        messages = [Message(role=Role(item.role), content=(_decode_block(item.content),)) for item in rendered.messages]
         result = PromptResultBlock(
             prompt_request_id=request_id,
             prompt_name=name,
@@ -173,11 +173,11 @@ class McpConnection:
         await self.resources()
         metadata = (self._resources or {}).get(uri) or ResourceMetadata(uri=uri, server_id=self.name)
         check = partial(self._apply_policy, judge, MCPExtension(resource=metadata))
-        request = resource_ref(uri, metadata.name)
+        request = _resource_ref(uri, metadata.name)
         same_request = _require_same(ResourceRefBlock, "uri", uri)
         await check("resource_pre_fetch", Role.USER, (request,), require=same_request)
         read = await self._client.read_resource(uri)
-        found = decode_resources(read.contents, metadata.name)
+        found = tuple(_decode_resource(item, metadata.name) for item in read.contents)
         all_blocks = partial(_require_count, len(found), ResourceBlock)
         checked_result = await check("resource_post_fetch", Role.USER, found, require=all_blocks)
         return tuple(block for block in checked_result.content if isinstance(block, ResourceBlock))
@@ -238,14 +238,14 @@ class _Call:
         result = await self.client.call_tool(self.name, arguments)
         if getattr(result, "result_type", "complete") not in ("complete", None):
             raise RequestError("the tool asks the user for more input, which is not supported")
-        content = decode_blocks(result.content)
+        content = tuple(map(_decode_block, result.content))
         if result.is_error:
             raise McpToolError(
                 "\n".join(block.text for block in content if isinstance(block, TextBlock)) or "it failed"
             )
         if not content and result.structured_content is not None:
-            return structured_blocks(result.structured_content)
-        return content or empty_blocks()
+            return (TextBlock(text=wirejson.dumps_text(result.structured_content)),)
+        return content or (TextBlock(text=""),)
 
 
 async def _page(listing: Any, cursor: str | None) -> Any:
@@ -282,30 +282,20 @@ def _require_count(count: int, kind: type[Any], message: Message) -> str | None:
     return None if sum(isinstance(block, kind) for block in message.content) >= count else "left_out"
 
 
-MCP_NAME = "mcpName"
+_MCP_NAME = "mcpName"
 """The annotation with the server's name of a tool, if the session uses another one."""
 
 _SUBSET = SchemaRule(keywords=tuple(sorted(KEYWORDS)), values={"additionalProperties": (True, False)}, root="object")
 _MAX_NAME_LENGTH = 64
 
 
-def decode_blocks(content: Iterable[Any]) -> tuple[ContentBlock, ...]:
-    """Return the content of a tool result or a prompt message. Raises RequestError for an unknown kind."""
-    return tuple(map(_decode_block, content))
-
-
-def decode_resources(contents: Iterable[Any], name: str | None = None) -> tuple[ResourceBlock, ...]:
-    """Return the contents of a resource: one block, or one for each of its parts."""
-    return tuple(_decode_resource(item, name) for item in contents)
-
-
-def resource_ref(uri: str, name: str | None = None) -> ResourceRefBlock:
+def _resource_ref(uri: str, name: str | None = None) -> ResourceRefBlock:
     return ResourceRefBlock(
         resource_request_id=f"rr_{new_ulid()}", uri=uri, name=name, resource_type="file" if _is_file(uri) else "uri"
     )
 
 
-def tool_definition(tool: Any, name: str, effects: SideEffects) -> ToolDefinition:
+def _tool_definition(tool: Any, name: str, effects: SideEffects) -> ToolDefinition:
     """Return the definition for models. Its schema is fitted to the subset; dropped keywords become descriptions."""
     schema = fit_schema(tool.input_schema or {"type": "object"}, _SUBSET).schema
     return ToolDefinition(
@@ -317,11 +307,11 @@ def tool_definition(tool: Any, name: str, effects: SideEffects) -> ToolDefinitio
     )
 
 
-def tool_metadata(tool: Any, name: str, server_id: str, effects: SideEffects) -> ToolMetadata:
+def _tool_metadata(tool: Any, name: str, server_id: str, effects: SideEffects) -> ToolMetadata:
     """Return the server's metadata of its tool, with the session's name and side effects."""
     hints = _annotations(tool)
     if tool.name != name:
-        hints[MCP_NAME] = tool.name
+        hints[_MCP_NAME] = tool.name
     return ToolMetadata(
         name=name,
         title=tool.title,
@@ -333,7 +323,7 @@ def tool_metadata(tool: Any, name: str, server_id: str, effects: SideEffects) ->
     )
 
 
-def side_effects(tool: Any, *, trusted: bool) -> SideEffects:
+def _side_effects(tool: Any, *, trusted: bool) -> SideEffects:
     """A server counts as network access, unless it is trusted and its hints say that it does less."""
     hints = _annotations(tool) if trusted else {}
     if hints.get("openWorldHint") is not False:
@@ -341,7 +331,7 @@ def side_effects(tool: Any, *, trusted: bool) -> SideEffects:
     return SideEffects.READ if hints.get("readOnlyHint") is True else SideEffects.EXECUTE
 
 
-def prompt_metadata(prompt: Any, server_id: str) -> PromptMetadata:
+def _prompt_metadata(prompt: Any, server_id: str) -> PromptMetadata:
     arguments = None
     if prompt.arguments is not None:
         arguments = [_to_dict(item) for item in prompt.arguments]
@@ -350,7 +340,7 @@ def prompt_metadata(prompt: Any, server_id: str) -> PromptMetadata:
     )
 
 
-def resource_metadata(resource: Any, server_id: str) -> ResourceMetadata:
+def _resource_metadata(resource: Any, server_id: str) -> ResourceMetadata:
     return ResourceMetadata(
         uri=str(resource.uri),
         name=resource.name,
@@ -361,7 +351,7 @@ def resource_metadata(resource: Any, server_id: str) -> ResourceMetadata:
     )
 
 
-def tool_name(name: str, prefix: str, taken: dict[str, int]) -> str:
+def _tool_name(name: str, prefix: str, taken: dict[str, int]) -> str:
     """Return a unique name for the tool, in snake_case. ``taken`` has the names so far, each with its last number."""
     snake_name = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()).strip("_")
     base_name = f"{prefix}{snake_name or 'tool'}"[:_MAX_NAME_LENGTH]
@@ -386,7 +376,7 @@ def _decode_block(part: Any) -> ContentBlock:
         case "resource":
             return _decode_resource(part.resource, None)
         case "resource_link":
-            return resource_ref(str(part.uri), part.name)
+            return _resource_ref(str(part.uri), part.name)
         case other:
             raise RequestError(f"the MCP server sent content of the kind {other!r:.80}, which is unknown")
 
@@ -403,16 +393,6 @@ def _decode_resource(contents: Any, name: str | None) -> ResourceBlock:
         blob=blob,
         mime_type=contents.mime_type,
     )
-
-
-def structured_blocks(value: Any) -> tuple[ContentBlock, ...]:
-    """Return structured content as text, for a result that has no other content."""
-    return (TextBlock(text=wirejson.dumps_text(value)),)
-
-
-def empty_blocks() -> tuple[ContentBlock, ...]:
-    """Return the content of an empty result."""
-    return (TextBlock(text=""),)
 
 
 def _is_file(uri: str) -> bool:

@@ -5,8 +5,9 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import Enum
+from itertools import takewhile
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter
@@ -15,21 +16,12 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from dragoman.canonical.guard import copy_json
-from dragoman.tools.context import Context
+from dragoman.tools.context import NO_CONTEXT, Context
 
 _SCHEMA_KEYWORDS = {"items", "additionalProperties", "not"}
 """Keywords whose value is a schema."""
 _SCHEMA_LIST_KEYWORDS = {"anyOf", "oneOf", "allOf", "prefixItems"}
 """Keywords whose value is a list of schemas."""
-
-
-class NoContext(Enum):
-    """The type of the context of a function that takes none."""
-
-    NO_CONTEXT = "no context"
-
-
-NO_CONTEXT = NoContext.NO_CONTEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +63,13 @@ def read(function: Callable[..., Any]) -> Signature:
         if name in descriptions:
             properties[name].setdefault("description", descriptions[name])
     schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
-    if required := [name for name in properties if _is_required(parameters[name].default)]:
-        schema["required"] = required
     fields = {name: each.default for name, each in parameters.items() if isinstance(each.default, FieldInfo)}
+    without_default = {name for name, each in parameters.items() if each.default is each.empty}
+    without_default |= {name for name, each in fields.items() if each.is_required()}
+    if required := [name for name in properties if name in without_default]:
+        schema["required"] = required
     name = str(getattr(function, "__name__", unwrapped.__name__))
     return Signature(name, docstring_summary(doc), schema, arguments, tuple(problems), context_type, fields)
-
-
-def add_defaults(fields: Mapping[str, FieldInfo], arguments: dict[str, Any]) -> None:
-    """Add the defaults of those fields to the arguments that are absent. Fields without a default are left out."""
-    for name, each in fields.items():
-        if name not in arguments and not each.is_required():
-            arguments[name] = each.get_default(call_default_factory=True)
-
-
-def _is_required(default: Any) -> bool:
-    return default is inspect.Parameter.empty or (isinstance(default, FieldInfo) and default.is_required())
 
 
 def takes_context(function: Callable[..., Any]) -> bool:
@@ -143,16 +126,9 @@ def _argument(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> tuple[T
         if default.default is None:
             simplified.pop("default", None)
     elif default is not parameter.empty and default is not None:
-        _add_default(simplified, default)
+        with suppress(ValueError):  # a default that cannot be JSON
+            simplified["default"] = copy_json(to_jsonable_python(default))
     return adapter, simplified
-
-
-def _add_default(schema: dict[str, Any], default: Any) -> None:
-    """Add the default to the schema, unless it cannot be JSON."""
-    try:
-        schema["default"] = copy_json(to_jsonable_python(default))
-    except ValueError:
-        return
 
 
 def _simplify(
@@ -233,7 +209,8 @@ def docstring_parameters(docstring: str, names: Collection[str]) -> dict[str, st
     found: dict[str, list[str]] = {}
     for header, lines in _sections(docstring):
         if field := _FIELD_PARAMETER.match(header):
-            found[field[1]] = [field[2], *_paragraph(lines)]
+            paragraph = takewhile(str.strip, lines)
+            found[field[1]] = [field[2], *map(str.strip, paragraph)]
         elif header in _PARAMETERS:
             found |= _entries(lines, _GOOGLE_ENTRY)
         elif header.rstrip("-") in _PARAMETERS:
@@ -285,11 +262,3 @@ def _entries(lines: Iterable[str], entry: re.Pattern[str]) -> dict[str, list[str
         texts |= new_entries
         open_entry = list(new_entries.values())
     return texts
-
-
-def _paragraph(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines before the first empty one."""
-    for line in lines:
-        if not line.strip():
-            return
-        yield line.strip()

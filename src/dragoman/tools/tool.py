@@ -12,8 +12,7 @@ from typing_extensions import ParamSpec, TypeVar
 
 from dragoman.adapter.errors import ConfigurationError, ToolSchemaError
 from dragoman.canonical.tools import SideEffects, ToolDefinition
-from dragoman.tools import signature
-from dragoman.tools.signature import NO_CONTEXT
+from dragoman.tools.context import NO_CONTEXT
 
 P = ParamSpec("P", default=...)
 ResultT = TypeVar("ResultT", default=Any, covariant=True)
@@ -87,10 +86,17 @@ class Tool(Generic[P, ResultT]):
     def _call_with_defaults(self, *args: Any, **kwargs: Any) -> ResultT:
         """Call the function with the defaults of its fields. Raises TypeError, as Python does, if one has none."""
         bound = inspect.signature(self.function).bind(*args, **kwargs)
-        signature.add_defaults(self.fields, bound.arguments)
+        add_defaults(self.fields, bound.arguments)
         if missing := [name for name in self.fields if name not in bound.arguments]:
             raise TypeError(f"{self.name}() is called without {', '.join(missing)}")
         return self.function(*bound.args, **bound.kwargs)
+
+
+def add_defaults(fields: Mapping[str, FieldInfo], arguments: dict[str, Any]) -> None:
+    """Add the defaults of those fields to the arguments that are absent. Fields without a default are left out."""
+    for name, each in fields.items():
+        if name not in arguments and not each.is_required():
+            arguments[name] = each.get_default(call_default_factory=True)
 
 
 def _flags(function: Callable[..., Any]) -> int | None:
@@ -153,6 +159,8 @@ def tool(
     def make(function: Callable[..., Any]) -> Tool:
         if not callable(function):
             raise ConfigurationError(f"a tool must be a function, not a value of the class {type(function).__name__}")
+        from dragoman.tools import signature  # imported late: many sessions have no tools
+
         read = signature.read(function)
         tool_name = name or read.name
         definition = ToolDefinition(

@@ -16,9 +16,8 @@ from dragoman.canonical.log import get_logger
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.canonical.tools.base import ClientTool, ServerTool
 from dragoman.tools.calls import PreparedCall
-from dragoman.tools.context import CallDeferred, Context
-from dragoman.tools.signature import add_defaults, takes_context
-from dragoman.tools.tool import Tool, tool
+from dragoman.tools.context import NO_CONTEXT, CallDeferred, Context
+from dragoman.tools.tool import Tool, add_defaults, tool
 
 AnyTool = Tool | ToolDefinition | Callable[..., Any]
 """A tool, a function that becomes one, a server tool, or the definition of a tool whose calls are answered
@@ -37,6 +36,8 @@ def is_toolset(value: Any) -> bool:
         parameters = list(inspect.signature(value).parameters.values())
     except (TypeError, ValueError):  # a builtin function
         return False
+    from dragoman.tools.signature import takes_context  # imported late: few sessions choose their tools
+
     return len(parameters) == 1 and (parameters[0].annotation is parameters[0].empty or takes_context(value))
 
 
@@ -63,16 +64,19 @@ class Toolbox:
 
     def _add(self, item: AnyTool) -> None:
         added = item if isinstance(item, Tool) else _to_tool(item)
-        if isinstance(added, Tool):
-            definition = added.definition
-            validator = _ANY_INPUT if _is_declared_elsewhere(item) else _validator_of(definition)
-        else:
-            definition = added
+        definition = added.definition if isinstance(added, Tool) else added
         if definition.name in self._definitions:
             raise ToolSchemaError(definition.name, [f"name: {definition.name!r} is registered already"])
-        self._definitions[definition.name] = definition
         if isinstance(added, Tool):
+            known = _CHECKED.get(id(definition))
+            if not isinstance(item, Tool) and _is_declared_elsewhere(item):
+                validator = _ANY_INPUT
+            elif known is not None and known[0]() is definition and known[1] == definition.input_schema:
+                validator = known[2]
+            else:
+                validator = _check(definition)
             self._tools[definition.name], self._validators[definition.name] = added, validator
+        self._definitions[definition.name] = definition
 
     def replace(self, tools: Iterable[AnyTool]) -> None:
         """Register these tools in place of all others. If one of them is refused, nothing changes."""
@@ -81,7 +85,7 @@ class Toolbox:
     def check_context(self, value: Any) -> None:
         """Raise ConfigurationError if a tool takes a context of another type than that of the value."""
         for each in self._tools.values():
-            if not _may_be(value, each.context_type):
+            if each.context_type is not NO_CONTEXT and not _may_be(value, each.context_type):
                 raise ConfigurationError(
                     f"the tool {each.name} needs a context of the class {each.context_type.__name__}, not"
                     f" {type(value).__name__}: give the session context=..."
@@ -199,15 +203,12 @@ def _may_be(value: Any, expected: Any) -> bool:
         return True
 
 
-def _validator_of(definition: ToolDefinition) -> Any:
+def _check(definition: ToolDefinition) -> Any:
     """Return what checks the arguments of calls. Raises ToolSchemaError with every problem of the definition.
 
     A definition is checked once for all sessions, unless somebody changes its schema.
     """
     key, schema = id(definition), definition.input_schema
-    known = _CHECKED.get(key)
-    if known is not None and known[0]() is definition and known[1] == schema:
-        return known[2]
     problems = definition.problems()
     if not problems:
         import jsonschema_rs  # imported late: only sessions with tools need it

@@ -14,7 +14,7 @@ from dragoman.transport.engines.pool import close_idle_connections, close_idle_c
 from dragoman.transport.http import AsyncHttpTransport, HttpTransport
 from dragoman.transport.retry import RetryPolicy, Timing
 from dragoman.transport.retrying_transport import TASK_HEADERS
-from dragoman.transport.settings import ProviderSettings
+from dragoman.transport.settings import ProviderSettings, vendor_of
 
 if TYPE_CHECKING:
     from dragoman.transport.aws import SigV4Auth
@@ -112,11 +112,10 @@ def _create(adapter: Adapter, asynchronous: bool, settings: dict[str, Any]) -> T
         )
     if not CLOUD_SETTINGS.isdisjoint(settings):
         settings = _pack_cloud(adapter, settings)
-    if settings.get("client") is not None:
+    if vendor_of(settings.get("client")) is not None:
         from dragoman.transport import vendor  # imported late: few programs have a vendor's client
 
-        if vendor.vendor_of(settings["client"]) is not None:
-            return vendor.AsyncVendorTransport(**settings) if asynchronous else vendor.VendorTransport(**settings)
+        return vendor.AsyncVendorTransport(**settings) if asynchronous else vendor.VendorTransport(**settings)
     return AsyncHttpTransport(**settings) if asynchronous else HttpTransport(**settings)
 
 

@@ -161,8 +161,8 @@ class Call:
     """Host and port of the proxy of the current attempt, for errors."""
     recorder: "ExchangeRecorder | None" = None
 
-    def begin(self) -> None:
-        """Begin an attempt: what an earlier reply said is not said of this one."""
+    def forget_reply(self) -> None:
+        """What this attempt's reply said is not said of the next one."""
         self.headers, self.is_page = _NO_HEADERS, False
 
     def forget_body(self) -> None:

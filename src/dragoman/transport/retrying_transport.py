@@ -126,7 +126,6 @@ class RetryingTransport(TransportBase):
         """
         call = self._new_call(adapter, request, timeout, retries)
         while True:
-            call.begin()
             try:
                 if call.prepared.access is not None:
                     call.prepared.access.authorize(call)
@@ -144,6 +143,7 @@ class RetryingTransport(TransportBase):
                 return outcome
             if not call.may_renew(outcome):
                 self._timing.sleep(call.retry_delay(outcome))
+            call.forget_reply()
 
     @contextlib.contextmanager
     def stream(
@@ -157,7 +157,6 @@ class RetryingTransport(TransportBase):
         """A reply whose first bytes have arrived. Raises as `send` does, and while its chunks are read."""
         call = self._new_call(adapter, request, timeout, retries)
         while True:
-            call.begin()
             with contextlib.ExitStack() as stack:
                 try:
                     if call.prepared.access is not None:
@@ -183,6 +182,7 @@ class RetryingTransport(TransportBase):
                 call.recorder.end(outcome)
             if not call.may_renew(outcome):
                 self._timing.sleep(call.retry_delay(outcome))
+            call.forget_reply()
 
     def _start_stream(self, call: Call, response: SyncResponse) -> StreamedReply | DragomanError:
         headers = call.set_headers(response)
@@ -238,7 +238,6 @@ class AsyncRetryingTransport(TransportBase):
         """The async twin of `RetryingTransport.send`."""
         call = self._new_call(adapter, request, timeout, retries)
         while True:
-            call.begin()
             try:
                 async with _deadline(call):
                     if call.prepared.access is not None:
@@ -257,6 +256,7 @@ class AsyncRetryingTransport(TransportBase):
                 return outcome
             if not call.may_renew(outcome):
                 await self._timing.sleep_async(call.retry_delay(outcome))
+            call.forget_reply()
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -271,7 +271,6 @@ class AsyncRetryingTransport(TransportBase):
         call = self._new_call(adapter, request, timeout, retries)
         del request
         while True:
-            call.begin()
             async with _LateContext() as attempt:
                 try:
                     async with _deadline(call):
@@ -299,6 +298,7 @@ class AsyncRetryingTransport(TransportBase):
                 call.recorder.end(outcome)
             if not call.may_renew(outcome):
                 await self._timing.sleep_async(call.retry_delay(outcome))
+            call.forget_reply()
 
     async def _start_stream(self, call: Call, response: AsyncResponse) -> AsyncStreamedReply | DragomanError:
         headers = call.set_headers(response)

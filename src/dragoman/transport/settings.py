@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from dragoman.transport.exchanges import ExchangeHook
 
 
+VENDORS = ("anthropic", "openai", "ollama")
+
+
+def vendor_of(client: object) -> str | None:
+    """Return the vendor of a client: anthropic, openai or ollama; None for any other."""
+    packages = {base.__module__.partition(".")[0] for base in type(client).__mro__}
+    return next((vendor for vendor in VENDORS if vendor in packages), None)
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
 

@@ -21,15 +21,7 @@ from dragoman.credentials.target import Target
 from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse, server_of
 from dragoman.transport.request_validation import ACCEPT_ENCODING, validate_headers, validate_path
 from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport
-from dragoman.transport.settings import TransportSettings
-
-VENDORS = ("anthropic", "openai", "ollama")
-
-
-def vendor_of(client: object) -> str | None:
-    """Return the vendor of a client: anthropic, openai or ollama; None for any other."""
-    packages = {base.__module__.partition(".")[0] for base in type(client).__mro__}
-    return next((vendor for vendor in VENDORS if vendor in packages), None)
+from dragoman.transport.settings import TransportSettings, vendor_of
 
 
 class VendorTransport(RetryingTransport):

@@ -34,7 +34,7 @@ from dragoman.testing.faults.server import (
     sse_reply,
 )
 from dragoman.transport import AsyncVendorTransport, AttemptRecord, HttpTransport, RetryPolicy, VendorTransport
-from dragoman.transport.vendor import vendor_of
+from dragoman.transport.settings import vendor_of
 from tests.unit.transport.drivers import ADAPTER, BODY, KEY, CallResult, VirtualClock, call_once, call_once_async
 
 EVENTS = [b'data: {"text":"\xc3', b'\xa9\xe2\x80\xa8"}\n\n', b"event: x\r\ndata: 1\r\n\r\n", b"data: [DONE]\n\n"]

@@ -305,7 +305,9 @@ class EmbeddingAdapter(ABC):
                 raise self.error(response.status, response.body, response.headers)
             native = self.decode(wirejson.loads_object(response.body), response)
             try:
-                vectors = _read_vectors(native.vectors)
+                if not isinstance(native.vectors, list):
+                    raise MalformedReplyError("the reply has no list of vectors")
+                vectors = list(map(read_vector, native.vectors))
                 check_lengths(vectors, len(inputs), options.dimensions)
             except MalformedReplyError as error:
                 error.provider, error.model = self.provider, self.model
@@ -368,12 +370,6 @@ def describe_dimensions(facts: EmbeddingCapabilities) -> str:
     if facts.dimension_range is not None:
         return f"it has {facts.dimension_range[0]} to {facts.dimension_range[1]}"
     return f"it has {facts.dimensions} alone"
-
-
-def _read_vectors(values: Any) -> list[Vector]:
-    if not isinstance(values, list):
-        raise MalformedReplyError("the reply has no list of vectors")
-    return [read_vector(each) for each in values]
 
 
 def _headers(headers: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ Options that the model does not support are left out, or sent as the nearest val
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,8 @@ from dragoman.adapter.errors import RequestError
 from dragoman.adapter.facts.capabilities import limits_revision
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.options import AdapterOptions, NamedTool, ToolChoice
-from dragoman.adapter.requests.request_builder import ABSENT_OPTION, RequestBuilder
+from dragoman.adapter.requests.request_builder import ABSENT_OPTION, RequestBuilder, Target
+from dragoman.adapter.requests.request_reader import extra_fields
 from dragoman.adapter.wirejson import Path, assign_path, lookup_path
 
 
@@ -316,6 +317,22 @@ def read_option(name: str, path: Path, value: Any, *, limited: bool = True) -> A
     if name == "max_output_tokens" and value < 0:
         raise RequestError(f"{path} must be at least 0, not {value!r:.40}")
     return value
+
+
+def keep_other_fields(
+    options: AdapterOptions,
+    native: Mapping[str, Any],
+    target: Target,
+    encode: Callable[[RequestBuilder], dict[str, Any]],
+    covered: Iterable[str],
+) -> AdapterOptions:
+    """Return the options of a request with the fields that our encoder would write differently in ``extra``.
+
+    ``encode`` writes options, and ``covered`` names the fields that the messages and the tools cover.
+    """
+    request = RequestBuilder(target, options, options.context or RequestContext(model=""), (), [], holds_budgets=False)
+    extra = extra_fields(native, encode(request), covered)
+    return replace(options, extra={target.provider: extra} if extra else {})
 
 
 _MAX_KNOWN = 512

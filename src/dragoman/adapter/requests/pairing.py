@@ -56,13 +56,11 @@ class _Pairing:
             return
         if turn.role is Role.USER:
             turn = self._extract_results(turn)
-        if not (turn.role is Role.ASSISTANT and self._joins_open_calls()):
+        # The turn before may be the assistant's too, and wait for results.
+        waits = bool(self.open_calls) and self.paired[-1].role is Role.ASSISTANT and not self.deferred
+        if not (turn.role is Role.ASSISTANT and waits):
             self._close_calls()
         self.paired.append(self._assign_keys(turn) if turn.role is Role.ASSISTANT else turn)
-
-    def _joins_open_calls(self) -> bool:
-        """Whether the turn before is the assistant's too, and waits for results."""
-        return bool(self.open_calls) and self.paired[-1].role is Role.ASSISTANT and not self.deferred
 
     def finish(self) -> list[Turn]:
         self._close_calls()
@@ -75,8 +73,8 @@ class _Pairing:
             return turn
         for origin in results:
             self._record_loss(turn, origin, LossKind.ROLE, "a result in a user's message: sent as the tool's")
-        self._add_results(turn.map_blocks(_keep_result))
-        return turn.map_blocks(_drop_result)
+        self._add_results(turn.map_blocks(lambda block, _: (block,) if isinstance(block, ToolResultBlock) else ()))
+        return turn.map_blocks(lambda block, _: () if isinstance(block, ToolResultBlock) else (block,))
 
     def _add_results(self, turn: Turn) -> None:
         """Give results the keys of their calls; results without a call become the user's text after them."""
@@ -144,14 +142,6 @@ class _Pairing:
     def _record_loss(self, turn: Turn, origin: int, kind: LossKind, reason: str) -> None:
         block_type = turn.message.content[origin].type if origin != SYNTHETIC else ""
         self.losses.append(Loss(kind, turn.message.id, origin, reason, Severity.INFO, block_type))
-
-
-def _keep_result(block: ContentBlock, _: int) -> tuple[ContentBlock, ...]:
-    return (block,) if isinstance(block, ToolResultBlock) else ()
-
-
-def _drop_result(block: ContentBlock, _: int) -> tuple[ContentBlock, ...]:
-    return () if isinstance(block, ToolResultBlock) else (block,)
 
 
 _Result = tuple[Turn, ContentBlock, int]

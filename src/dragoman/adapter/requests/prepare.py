@@ -115,10 +115,10 @@ def _project_history(
         notes = [raw for message in sent if (raw := message.metadata.provider_raw)]
         if any("tool_ids" in raw for raw in notes):
             _remember_issued_ids(sent, target.provider, context, prefix.keys)
-        turns, projection_losses = find_usual_turns(sent, target, prefix.keys), ()
-        if usual := turns is not None:
-            instruction_turns = lead
-        else:
+        turns = find_usual_turns(sent, target, prefix.keys)
+        usual, instruction_turns = turns is not None, lead
+        projection_losses: Sequence[Loss] = ()
+        if turns is None:
             from dragoman.adapter.requests.projection import project
 
             projection = project(sent, target, keys=prefix.keys, server_state=server_state)

@@ -68,7 +68,8 @@ def project(
         turn if turn.plain else projector.filter_thinking(projector.flatten_tools(projector.rename_calls(turn)))
         for turn in turns
     ]
-    turns = list(projector.filter_media(turns))
+    media = MediaFilter(target.provider, target.model, target.capabilities, losses, projector.to_result_part)
+    turns = list(media.filter(turns))
     turns = [turn if turn.ordinary else projector.filter_native(turn) for turn in turns]
     turns = list(projector.map_roles(turns))
     turns = projector.add_opening_turn(list(projector.drop_empty(turns)), messages)
@@ -167,13 +168,7 @@ class _Projector:
 
         return turn.map_blocks(change)
 
-    def filter_media(self, turns: Iterable[Turn]) -> Iterable[Turn]:
-        """Replace or move media that the model does not take there."""
-        target = self._target
-        media = MediaFilter(target.provider, target.model, target.capabilities, self._losses, self._to_result_part)
-        return media.filter(turns)
-
-    def _to_result_part(self, turn: Turn, part: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
+    def to_result_part(self, turn: Turn, part: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
         """Project a block without media of a tool's result, which is at ``index`` of its message."""
         if isinstance(part, TextBlock) and part.citations and not turn.raw(self._target.provider):
             self._record_loss(turn, index, LossKind.CITATIONS, "the sources of a text in a tool's answer are not sent")

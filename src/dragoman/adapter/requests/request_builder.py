@@ -114,6 +114,13 @@ class RequestBuilder:
         self.provider = self.target.provider
         self.used = UsedOptions(self.options)
 
+    def split_instructions(self) -> tuple[Sequence[Turn], Sequence[Turn]]:
+        """Split off the leading instructions. A message that was read from inside the list stays there."""
+        for position, turn in enumerate(self.turns):
+            if turn.role not in _INSTRUCTION_ROLES or turn.raw(self.provider).get("in_list"):
+                return self.turns[:position], self.turns[position:]
+        return self.turns, ()
+
     def encode_history(self, turns: Sequence[Turn], encode: Callable[[Sequence[Turn]], list[Any]]) -> EncodedHistory:
         """Encode the message list: the cached prefix, followed by ``turns``, the last ones of this request.
 
@@ -290,8 +297,17 @@ class RequestBuilder:
     ) -> None:
         """Record the loss of a block. Raises CriticalLossError if it is marked critical."""
         loss = Loss(kind, turn.message.id, turn.origins[index], reason, severity, turn.blocks[index].type)
-        refuse_critical([turn.message], [loss])
+        if turn.message.metadata.critical:
+            refuse_critical([turn.message], [loss])
         self.losses.append(loss)
+
+    def record_moved_texts(self, turn: Turn, *, thinking_first: bool = False) -> None:
+        """Record the texts behind a call, on a wire on which all text of a message comes before its calls; and with
+        ``thinking_first`` the thinking that is not at the start, on a wire that has a field for it."""
+        for index in turn.texts_after_calls():
+            self.record_block_loss(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
+        for index in turn.late_thinking() if thinking_first else ():
+            self.record_block_loss(turn, index, LossKind.FLATTENED, "thinking goes first, as one text", Severity.INFO)
 
     def record_message_loss(self, turn: Turn, kind: LossKind, reason: str) -> None:
         """Record a message that is sent in another form."""

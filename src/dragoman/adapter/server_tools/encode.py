@@ -8,6 +8,7 @@ from typing import Any
 
 from dragoman.adapter.errors import UnsupportedToolError
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.notes import own_notes
 from dragoman.adapter.server_tools.table import ServerToolTable, ToolRow, providers_with
 from dragoman.adapter.wire_diff import merge_fields
 from dragoman.adapter.wirejson import assign_path, dumps_text, split_path
@@ -48,7 +49,9 @@ class ToolsOfRequest:
                 words = {each.WORD for each in tools if isinstance(each, ServerTool)}
                 chosen = self._encode(tool, words)
                 added += chosen is not None and self._is_own(chosen) and not isinstance(tool, ClientTool)
-            if chosen is not None and self._is_usable(chosen):
+            # Most tools are functions of the program.
+            is_function = self.calls_functions and chosen is not None and chosen.provider_raw is None
+            if chosen is not None and (is_function or self._is_usable(chosen)):
                 if chosen.strict or chosen.defer_loading:
                     self._record_missing_fields(chosen)
                 kept.append(chosen)
@@ -58,8 +61,7 @@ class ToolsOfRequest:
         return kept
 
     def _is_own(self, tool: ToolDefinition) -> bool:
-        raw = tool.provider_raw or {}
-        return "native" in raw and raw.get("by") == self.provider
+        return "native" in own_notes(tool, self.provider)
 
     def _is_usable(self, tool: ToolDefinition) -> bool:
         raw = tool.provider_raw or {}
@@ -322,68 +324,6 @@ def _to_json(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-Shape = Callable[[str, Any], Mapping[str, Any]]
-
-
-def _blocked_with_minus(path: str, domains: tuple[str, ...]) -> Mapping[str, Any]:
-    return {path: [f"-{domain}" for domain in domains]}
-
-
-def _american_date(path: str, day: Any) -> Mapping[str, Any]:
-    return {path: day.strftime("%m/%d/%Y")}
-
-
-def _timestamp(path: str, day: Any) -> Mapping[str, Any]:
-    return {path: f"{day.isoformat()}T00:00:00Z"}
-
-
-def _network_policy(path: str, network: Any) -> Mapping[str, Any]:
-    if network == "off":
-        return {path: {"type": "disabled"}}
-    return {path: {"type": "allowlist", "allowed_domains": list(network)}}
-
-
-def _enabled_tools(path: str, names: tuple[str, ...]) -> Mapping[str, Any]:
-    """Disable all tools of a toolset except the named ones."""
-    return {"default_config.enabled": False, path: {name: {"enabled": True} for name in names}}
-
-
-def _disabled_tools(path: str, names: tuple[str, ...]) -> Mapping[str, Any]:
-    return {path: {name: {"enabled": False} for name in names}}
-
-
-def _approval(path: str, approval: Any) -> Mapping[str, Any]:
-    named = not isinstance(approval, str)
-    return {path: {"always": {"tool_names": list(approval)}} if named else approval}
-
-
-def _allowed_mode(path: str, names: tuple[str, ...]) -> Mapping[str, Any]:
-    return {path: [{"mode": "any", "tools": list(names)}]}
-
-
-def _bearer(path: str, token: str) -> Mapping[str, Any]:
-    return {path: f"Bearer {token}"}
-
-
-def _named_toolset(path: str, name: str) -> Mapping[str, Any]:
-    """Name a server, and the toolset that refers to it."""
-    return {path: name, "mcp_server_name": name}
-
-
-def _pixels(path: str, display: tuple[int, int]) -> Mapping[str, Any]:
-    width, height = display
-    return {f"{path}_width_px": width, f"{path}_height_px": height}
-
-
-def _width_and_height(path: str, display: tuple[int, int]) -> Mapping[str, Any]:
-    width, height = display
-    return {f"{path}_width": width, f"{path}_height": height}
-
-
-def _expression(path: str, condition: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {path: _write_condition(condition)}
-
-
 _SIGNS = {"eq": "=", "ne": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 
 
@@ -395,18 +335,32 @@ def _write_condition(condition: Mapping[str, Any]) -> str:
     return f"{condition['key']} {_SIGNS[kind]} {dumps_text(condition['value'])}"
 
 
-SHAPES: Mapping[str, Shape] = {
-    "allowed_mode": _allowed_mode,
-    "american_date": _american_date,
-    "approval": _approval,
-    "bearer": _bearer,
-    "disabled_tools": _disabled_tools,
-    "enabled_tools": _enabled_tools,
-    "expression": _expression,
-    "minus": _blocked_with_minus,
-    "named_toolset": _named_toolset,
+def _network_policy(path: str, network: Any) -> Mapping[str, Any]:
+    if network == "off":
+        return {path: {"type": "disabled"}}
+    return {path: {"type": "allowlist", "allowed_domains": list(network)}}
+
+
+SHAPES: Mapping[str, Callable[[str, Any], Mapping[str, Any]]] = {
+    "allowed_mode": lambda path, names: {path: [{"mode": "any", "tools": list(names)}]},
+    "american_date": lambda path, day: {path: day.strftime("%m/%d/%Y")},
+    "approval": lambda path, which: {
+        path: which if isinstance(which, str) else {"always": {"tool_names": list(which)}}
+    },
+    "bearer": lambda path, token: {path: f"Bearer {token}"},
+    "disabled_tools": lambda path, names: {path: {name: {"enabled": False} for name in names}},
+    # All tools of a toolset except the named ones are disabled.
+    "enabled_tools": lambda path, names: {
+        "default_config.enabled": False,
+        path: {name: {"enabled": True} for name in names},
+    },
+    "expression": lambda path, condition: {path: _write_condition(condition)},
+    "minus": lambda path, domains: {path: [f"-{domain}" for domain in domains]},
+    # A server's name also names the toolset that refers to it.
+    "named_toolset": lambda path, name: {path: name, "mcp_server_name": name},
     "network_policy": _network_policy,
-    "pixels": _pixels,
-    "timestamp": _timestamp,
-    "width_and_height": _width_and_height,
+    "pixels": lambda path, display: {f"{path}_width_px": display[0], f"{path}_height_px": display[1]},
+    "timestamp": lambda path, day: {path: f"{day.isoformat()}T00:00:00Z"},
+    "width_and_height": lambda path, display: {f"{path}_width": display[0], f"{path}_height": display[1]},
 }
+"""Settings that a wire writes in another shape, by the word in its table: each function returns values by path."""

@@ -212,22 +212,15 @@ def is_paused(turn: Turn, table: ServerToolTable, provider: str) -> bool:
         # A provider pauses its own tools: what a program or another provider calls a pause is an end.
         native = any(type(block) is ProviderBlock and block.provider == provider for block in turn.blocks)
         return native and turn.message.metadata.stop_reason is StopReason.PAUSE
-    calls = table.pairs.calls
+    natives = [block for block in turn.blocks if type(block) is ProviderBlock]
+    results = [block.data.get(table.pairs.result_id) for block in natives]
     # An open call is left out if anything followed it: then there is nothing to continue.
-    return any(
-        type(block) is ProviderBlock and block.kind in calls and _is_open(block, turn, table.pairs)
-        for block in turn.blocks
-    )
+    return any(block.kind in table.pairs.calls and block.data.get(table.pairs.id) not in results for block in natives)
 
 
 def _has_resumption(turn: Turn, rules: PairRules, provider: str) -> bool:
     """Whether the reply paused, and has what is sent in its place."""
     return turn.message.metadata.stop_reason is StopReason.PAUSE and bool(turn.raw(provider).get(rules.resumed_by))
-
-
-def _is_open(call: ProviderBlock, turn: Turn, rules: PairRules) -> bool:
-    results = (block.data.get(rules.result_id) for block in turn.blocks if type(block) is ProviderBlock)
-    return call.data.get(rules.id) not in results
 
 
 @dataclass(slots=True)
@@ -250,7 +243,10 @@ class _Closer:
             return (block,)
         call_id = block.data.get(self.rules.id)
         is_open = block.kind in self.rules.calls and call_id not in self.answered and not self.waits
-        if not (is_open or self._belongs_to_dropped(block)):
+        # The result of a call that was left out goes, too, and what was called from inside it.
+        caller: Mapping[str, Any] = (block.data.get(self.rules.caller) or {}) if self.rules.caller else {}
+        origins = (block.data.get(self.rules.result_id), caller.get("tool_id"))
+        if not (is_open or any(origin in self.dropped for origin in origins)):
             return (block,)
         template = self.rules.answers.get(block.kind)
         if is_open and template is not None:
@@ -262,11 +258,6 @@ class _Closer:
             self.dropped.add(call_id)
         self._record_loss(block, origin, "left out", Severity.WARNING)
         return ()
-
-    def _belongs_to_dropped(self, block: ProviderBlock) -> bool:
-        """Whether the block is the result of a call that was left out, or was called from inside it."""
-        caller: Mapping[str, Any] = (block.data.get(self.rules.caller) or {}) if self.rules.caller else {}
-        return block.data.get(self.rules.result_id) in self.dropped or caller.get("tool_id") in self.dropped
 
     def _record_loss(self, block: ProviderBlock, origin: int, what: str, severity: Severity) -> None:
         reason = f"a {block.kind} without a result: {what}"

@@ -192,60 +192,21 @@ def export_context(
     docs/reference/cmf.md#view-as-json.
     """
     subject, security = context._subject, context._security
+    rules = {} if policy is None else policy.model_dump(mode="json")
+    agent = {"input": context.agent_input, **{name: getattr(context, name) for name in _AGENT}}
     document = {
-        "subject": _subject(subject) if subject else None,
+        "subject": subject.model_dump(mode="json", include=_SUBJECT) if subject else None,
         "environment": context.environment,
         "labels": sorted(security.labels) if security else None,
         "headers": drop_secret_headers(context._headers),
-        "object": _profile(profile) if profile else None,
-        "data": _policy(policy) if policy else None,
-        "agent": _agent(context),
+        "object": profile.model_dump(mode="json", include=_PROFILE) if profile else None,
+        "data": {name: rules[name] for name in _POLICY if rules.get(name) is not None},
+        "agent": {name: value for name, value in agent.items() if value or value == 0},
     }
     return {key: value for key, value in document.items() if value}
 
 
-def _subject(subject: SubjectExtension) -> dict[str, Any]:
-    return {
-        "id": subject.id,
-        "type": subject.type.value,
-        "roles": sorted(subject.roles),
-        "permissions": sorted(subject.permissions),
-        "teams": sorted(subject.teams),
-    }
-
-
-def _profile(profile: ObjectSecurityProfile) -> dict[str, Any]:
-    return {
-        "managed_by": profile.managed_by,
-        "permissions": list(profile.permissions),
-        "trust_domain": profile.trust_domain,
-        "data_scope": list(profile.data_scope),
-    }
-
-
-def _policy(policy: DataPolicy) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "apply_labels": list(policy.apply_labels),
-        "denied_actions": list(policy.denied_actions),
-    }
-    if policy.allowed_actions is not None:
-        fields["allowed_actions"] = list(policy.allowed_actions)
-    if policy.retention:
-        fields["retention"] = {
-            "max_age_seconds": policy.retention.max_age_seconds,
-            "policy": policy.retention.policy,
-            "delete_after": policy.retention.delete_after,
-        }
-    return fields
-
-
-def _agent(context: ViewContext) -> dict[str, Any]:
-    agent = {
-        "input": context.agent_input,
-        "session_id": context.session_id,
-        "conversation_id": context.conversation_id,
-        "turn": context.turn,
-        "agent_id": context.agent_id,
-        "parent_agent_id": context.parent_agent_id,
-    }
-    return {key: value for key, value in agent.items() if value or value == 0}
+_SUBJECT = {"id", "type", "roles", "permissions", "teams"}
+_PROFILE = {"managed_by", "permissions", "trust_domain", "data_scope"}
+_POLICY = ("apply_labels", "denied_actions", "allowed_actions", "retention")
+_AGENT = ("session_id", "conversation_id", "turn", "agent_id", "parent_agent_id")

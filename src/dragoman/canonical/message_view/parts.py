@@ -68,7 +68,11 @@ def content_of(part: ContentBlock) -> str | None:
         case PromptRequestBlock():
             return _json(part.arguments)
         case ToolResultBlock():
-            return _result_text(part)
+            first = part.content[0] if part.content else None
+            if len(part.content) == 1 and isinstance(first, TextBlock) and not first.citations:
+                return first.text
+            blocks = [block.model_dump(mode="json", exclude_none=True) for block in part.content]
+            return _json(blocks) if blocks else None
         case ProviderBlock():
             return _json(part.data)
         case ResourceBlock() | PromptResultBlock():
@@ -82,15 +86,6 @@ def content_of(part: ContentBlock) -> str | None:
             return None
 
 
-def _result_text(part: ToolResultBlock) -> str | None:
-    if not part.content:
-        return None
-    first = part.content[0]
-    if len(part.content) == 1 and isinstance(first, TextBlock) and not first.citations:
-        return first.text
-    return _json([block.model_dump(mode="json", exclude_none=True) for block in part.content])
-
-
 def _json(value: Any) -> str:
     """Dump as JSON with unescaped characters, so that a policy finds a word in any script."""
     return json.dumps(value, ensure_ascii=False)
@@ -102,12 +97,8 @@ def size_of(part: ContentBlock, content: str | None) -> int | None:
         if part.size_bytes is not None:
             return part.size_bytes
         if content is None and part.blob is not None:
-            return _decoded_size(part.blob)
+            return len(part.blob.rstrip("=")) * _BASE64_BYTES // _BASE64_CHARACTERS
     return None if content is None else len(content.encode())
-
-
-def _decoded_size(base64_text: str) -> int:
-    return len(base64_text.rstrip("=")) * _BASE64_BYTES // _BASE64_CHARACTERS
 
 
 def name_of(part: ContentBlock, called: CalledTool | None) -> str | None:

@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from dragoman.adapter import registry
 from dragoman.adapter.contract import AdapterOptions
@@ -17,7 +17,7 @@ from dragoman.adapter.errors import ConfigurationError, DragomanError
 from dragoman.adapter.names import nearest_name
 from dragoman.canonical.extensions.headers import is_sensitive
 from dragoman.configuration.file.files import ConfigurationFile, find_configuration, is_trusted, read_configuration
-from dragoman.configuration.file.schema import Document, Named, PluginTable, ProviderTable
+from dragoman.configuration.file.schema import Document, Named, ProviderTable
 from dragoman.configuration.settings import ClientSettings
 from dragoman.credentials.clouds import check_kind
 from dragoman.limits import Budget, Limit, Limits
@@ -174,27 +174,29 @@ def build_settings(file: ConfigurationFile, *, trusted: bool) -> ClientSettings:
     ``trusted``: whether the settings that decide where keys go, and plugins, take effect. Raises ConfigurationError
     with every mistake, and also if the file holds such settings and is not trusted.
     """
-    document, mistakes = _read_document(file)
     settings: dict[str, Any] = {}
-    if document is not None:
+    mistakes: list[_Mistake] = []
+    try:
+        document = Document.model_validate(dict(file.tables))
+    except ValidationError as error:
+        mistakes = [_Mistake(tuple(each["loc"]), _describe(each)) for each in error.errors(include_input=False)]
+    else:
         if not trusted and (untrusted := _untrusted_places(document)):
             raise ConfigurationError(
                 f"{file.path} sets {', '.join(untrusted)}, which decide where keys are sent and what runs: read the "
                 f"file, and then run: dragoman config trust {file.path}"
             )
-        builders: dict[str, Callable[[Document, list[_Mistake]], Any]] = {
-            "options": _build_options,
-            "router": _build_router,
-            "providers": lambda read, found: _build_providers(read, found, file.path.parent),
-            "limits": _build_limits,
-            "budgets": _build_budgets,
-            "policy": _build_policy,
+        limits = _collect_each(mistakes, "limits", Limit, document.limits)
+        built_settings = {
+            "options": _build_options(document, mistakes),
+            "router": _build_router(document, mistakes),
+            "providers": _build_providers(document, mistakes, file.path.parent),
+            "limits": Limits(limits) if limits and None not in limits else None,
+            "budgets": _collect_each(mistakes, "budgets", Budget, document.budgets),
+            "policy": _collect_each(mistakes, "plugins", _load_plugin, document.plugins),
+            "store": document.store,
         }
-        for name, build in builders.items():
-            if value := build(document, mistakes):
-                settings[name] = value
-        if document.store is not None:
-            settings["store"] = document.store
+        settings = {name: value for name, value in built_settings.items() if value}
     if mistakes:
         listed = "\n  ".join(
             f"{file.path}:{file.line_of(each.place)}: {'.'.join(map(str, each.place))}: {each.problem}"
@@ -205,13 +207,6 @@ def build_settings(file: ConfigurationFile, *, trusted: bool) -> ClientSettings:
         )
     built: ClientSettings = settings  # type: ignore[assignment]  # the names are those of ClientSettings
     return built
-
-
-def _read_document(file: ConfigurationFile) -> tuple[Document | None, list[_Mistake]]:
-    try:
-        return Document.model_validate(dict(file.tables)), []
-    except ValidationError as error:
-        return None, [_Mistake(tuple(each["loc"]), _describe(each)) for each in error.errors(include_input=False)]
 
 
 def _describe(error: Any) -> str:
@@ -244,6 +239,15 @@ def _collect(mistakes: list[_Mistake], place: Iterable[str | int], work: Callabl
     except (DragomanError, ValidationError, TypeError, ValueError, OSError) as error:
         mistakes.append(_Mistake(tuple(place), str(error).replace("\n", " ")))
         return None
+
+
+def _collect_each(
+    mistakes: list[_Mistake], name: str, make: Callable[..., Any], tables: Iterable[BaseModel]
+) -> list[Any]:
+    """Return what is made of each table of a list, or None for one with a mistake."""
+    return [
+        _collect(mistakes, (name, index), partial(make, **table.model_dump())) for index, table in enumerate(tables)
+    ]
 
 
 def _build_options(document: Document, mistakes: list[_Mistake]) -> Any:
@@ -281,38 +285,15 @@ def _build_providers(document: Document, mistakes: list[_Mistake], folder: Path)
     return built
 
 
-def _build_limits(document: Document, mistakes: list[_Mistake]) -> Any:
-    limits = [
-        _collect(mistakes, ("limits", index), partial(Limit, **table.model_dump()))
-        for index, table in enumerate(document.limits)
-    ]
-    return Limits(limits) if limits and None not in limits else None
-
-
-def _build_budgets(document: Document, mistakes: list[_Mistake]) -> list[Any]:
-    return [
-        _collect(mistakes, ("budgets", index), partial(Budget, **table.model_dump()))
-        for index, table in enumerate(document.budgets)
-    ]
-
-
-def _build_policy(document: Document, mistakes: list[_Mistake]) -> Any:
-    plugins = [
-        _collect(mistakes, ("plugins", index), partial(_load_plugin, table))
-        for index, table in enumerate(document.plugins)
-    ]
-    return plugins if plugins and None not in plugins else None
-
-
-def _load_plugin(table: PluginTable) -> Any:
+def _load_plugin(name: str, settings: Mapping[str, Any]) -> Any:
     """Return a plugin: a ready one, or an installed one. Raises ConfigurationError if there is none of that name."""
     from dragoman.policy.plugins.presets import PRESETS, build_preset  # most files name no plugin
 
-    if table.name in PRESETS:
-        return build_preset(table.name, table.settings)
+    if name in PRESETS:
+        return build_preset(name, settings)
     known = {entry.name: entry for entry in entry_points(group=PLUGINS)}
-    if table.name not in known:
-        hint = nearest_name(table.name, (*PRESETS, *known))
-        raise ConfigurationError(f"no plugin {table.name!r:.60} is installed{hint}")
-    found = known[table.name].load()
-    return found(**table.settings) if isinstance(found, type) or table.settings else found
+    if name not in known:
+        hint = nearest_name(name, (*PRESETS, *known))
+        raise ConfigurationError(f"no plugin {name!r:.60} is installed{hint}")
+    found = known[name].load()
+    return found(**settings) if isinstance(found, type) or settings else found

@@ -166,25 +166,18 @@ class PolicyHooks(PolicyState):
         unchecked = self.seen.find_unchecked(model, filled, new)
         sent: Sequence[Message] = self.seen.visible(filled)
         if unchecked:
-            sent = yield from self._check_each(adapter, history, filled, unchecked)
+            sent = checked = []
+            for index, (stored, full) in enumerate(zip(history, filled, strict=True)):
+                known = self.seen.replacement(full)
+                visible = full if known is None else known
+                if index in unchecked:
+                    is_stored = stored is full and self.seen.is_judged((full,))
+                    seen = is_stored or known is not None
+                    visible = yield from self._judge_input(visible, adapter, already_seen=seen, old=True)
+                    if not is_stored:
+                        self.seen.replace(full, visible)
+                checked.append(visible)
         self.seen.note_sent(model, filled)
-        return sent
-
-    def _check_each(
-        self, adapter: Adapter, history: Sequence[Message], filled: Sequence[Message], unchecked: frozenset[int]
-    ) -> Work[Sequence[Message]]:
-        sent = []
-        for index, (stored, full) in enumerate(zip(history, filled, strict=True)):
-            known = self.seen.replacement(full)
-            visible = full if known is None else known
-            if index in unchecked:
-                is_stored = stored is full and self.seen.is_judged((full,))
-                visible = yield from self._judge_input(
-                    visible, adapter, already_seen=is_stored or known is not None, old=True
-                )
-                if not is_stored:
-                    self.seen.replace(full, visible)
-            sent.append(visible)
         return sent
 
     def check_parts(
@@ -218,8 +211,16 @@ class PolicyHooks(PolicyState):
         allowed: list[ToolUseBlock] = []
         refused: dict[str, ToolResultBlock] = {}
         for call in calls:
+            message = Message(id=call.id, session_id=self.session_id, role=Role.ASSISTANT, content=(call,))
+            visible = self.extensions_for(lambda name: {"mcp": self.context.mcp(name)}, call.name)
             try:
-                allowed.append((yield from self._check_call(call)))
+                violation = self.data.check_actions(actions_of(self.context.tool(call.name)))
+                if violation is not None:
+                    self.refuse(Hook.TOOL_PRE_INVOKE, violation)
+                accepted = yield from self.judge(Hook.TOOL_PRE_INVOKE, message, visible)
+                if len(accepted.tool_uses) != 1:
+                    self.refuse(Hook.TOOL_PRE_INVOKE, Violation("the call was left out", code="left_out"))
+                allowed.append(accepted.tool_uses[0])
             except PolicyDeniedError as error:
                 if self.pipeline.denied_calls == "raise":
                     raise
@@ -323,17 +324,6 @@ class PolicyHooks(PolicyState):
             self.refuse(parsed_hook, Violation(_REFUSAL_REASONS[code], code=code, plugin="the session"))
         return checked
 
-    def _check_call(self, call: ToolUseBlock) -> Work[ToolUseBlock]:
-        violation = self.data.check_actions(actions_of(self.context.tool(call.name)))
-        if violation is not None:
-            self.refuse(Hook.TOOL_PRE_INVOKE, violation)
-        message = Message(id=call.id, session_id=self.session_id, role=Role.ASSISTANT, content=(call,))
-        visible = self.extensions_for(lambda: {"mcp": self.context.mcp(call.name)})
-        accepted = yield from self.judge(Hook.TOOL_PRE_INVOKE, message, visible)
-        if len(accepted.tool_uses) != 1:
-            self.refuse(Hook.TOOL_PRE_INVOKE, Violation("the call was left out", code="left_out"))
-        return accepted.tool_uses[0]
-
     # -- The decision where a request leaves (`dragoman.attempt.decision`), after all plugins have seen its messages
 
     @property
@@ -354,9 +344,13 @@ class PolicyHooks(PolicyState):
         self.extensions = with_labels(self.extensions, request.labels)
         if (violation := self.data.check_forwarding(adapter.provider)) is not None:
             self.refuse(Hook.REQUEST, violation)
-        tools = request.tools
-        if any(tool.RUN_BY_PROVIDER for tool in tools):
-            tools = yield from self._withhold(tools, adapter)
+        tools: tuple[ToolDefinition, ...] = ()
+        for tool in request.tools:
+            denial = (yield from self._check_offer(tool, adapter)) if tool.RUN_BY_PROVIDER else None
+            if denial is None:
+                tools += (tool,)
+            else:  # the request leaves without it
+                logger.warning("%.80s is not offered to %s: %.80s", tool.name, adapter.model_id, denial.code)
         yield from self._judge_request(adapter)
         if len(tools) < len(request.tools):
             withheld = {tool.name for tool in request.tools} - {tool.name for tool in tools}
@@ -376,17 +370,6 @@ class PolicyHooks(PolicyState):
             if self.labels == before:
                 return
         self.refuse(Hook.REQUEST, Violation(ENDLESS_LABELS, code="labels"))
-
-    def _withhold(self, tools: tuple[ToolDefinition, ...], adapter: Adapter) -> Work[tuple[ToolDefinition, ...]]:
-        """Return the tools without those that the provider may not run."""
-        offered = []
-        for tool in tools:
-            denial = (yield from self._check_offer(tool, adapter)) if tool.RUN_BY_PROVIDER else None
-            if denial is None:
-                offered.append(tool)
-            else:
-                logger.warning("%.80s is not offered to %s: %.80s", tool.name, adapter.model_id, denial.code)
-        return tuple(offered)
 
     def _check_offer(self, tool: ToolDefinition, adapter: Adapter) -> Work[PolicyDeniedError | None]:
         """Return why a provider may not run that tool now, or None."""

@@ -115,7 +115,9 @@ class StreamFilter:
         index = getattr(event, "content_block_index", None)
         for piece in list(self._pieces.values()):
             if piece.index != index and not piece.ended:
-                released += yield from self._finish_piece(piece)
+                checked = yield from self._run_policy(piece, piece.buffer)
+                piece.buffer, piece.ended = "", True
+                released += self._emit(piece, checked)
         match event:
             case TextDelta() | ThinkingDelta():
                 if index not in self._pieces:
@@ -147,7 +149,9 @@ class StreamFilter:
         """Release what no later text can change: all but the last window, split at a point that changes nothing."""
         window = self._window or 0
         checked = yield from self._run_policy(piece, piece.buffer)
-        cut = _split_point(piece.buffer, window)
+        # After the last white space at least a window before the end, or a window before the end.
+        last = len(piece.buffer) - window
+        cut = next((place for place in range(last, 0, -1) if piece.buffer[place - 1].isspace()), last)
         first = piece.buffer[:cut]
         if checked != piece.buffer:
             checked_first = yield from self._run_policy(piece, first)
@@ -159,12 +163,6 @@ class StreamFilter:
         piece.buffer = piece.buffer[cut:]
         piece.check_at = len(piece.buffer) + window
         return self._emit(piece, first)
-
-    def _finish_piece(self, piece: _Piece) -> Work[Events]:
-        """Release the rest of a complete block."""
-        checked = yield from self._run_policy(piece, piece.buffer)
-        piece.buffer, piece.ended = "", True
-        return self._emit(piece, checked)
 
     def _run_policy(self, piece: _Piece, text: str) -> Work[str]:
         if not text:
@@ -215,12 +213,3 @@ class StreamFilter:
     def _message(self, content: tuple[ContentBlock, ...]) -> Message:
         fields = {"id": self._message_id, "session_id": self.session_id}
         return Message(role=Role.ASSISTANT, content=content, **fields)
-
-
-def _split_point(text: str, window: int) -> int:
-    """Return the position after the last white space at least a window before the end, or a window before the end."""
-    last = len(text) - window
-    for position in range(last, 0, -1):
-        if text[position - 1].isspace():
-            return position
-    return last

@@ -42,8 +42,13 @@ class Confirmation(Plugin):
         """
         if not callable(ask):
             raise ConfigurationError(f"ask must be a function, not a {type(ask).__name__}")
-        known = tools.items() if isinstance(tools, Mapping) else map(_tool_effects, tools)
-        self._effects = {name: parse_effects(effects) for name, effects in known}
+        known = dict(tools) if isinstance(tools, Mapping) else {}
+        for tool in () if isinstance(tools, Mapping) else tools:
+            if not isinstance(tool, ToolDefinition):
+                type_name = type(tool).__name__
+                raise ConfigurationError(f"tools must be definitions, or side effects by name, not a {type_name}")
+            known[tool.name] = tool.side_effects
+        self._effects = {name: parse_effects(effects) for name, effects in known.items()}
         self._harmless = frozenset(map(parse_effects, (harmless,) if isinstance(harmless, str) else harmless))
         self._ask = ask
         self._trust_hints = trust_hints
@@ -74,13 +79,6 @@ class Confirmation(Plugin):
         if not (self._trust_hints and described and described.name == view.name):
             return False
         return described.annotations.get("readOnlyHint") is True and SideEffects.READ in self._harmless
-
-
-def _tool_effects(tool: ToolDefinition) -> tuple[str, SideEffects]:
-    if not isinstance(tool, ToolDefinition):
-        type_name = type(tool).__name__
-        raise ConfigurationError(f"tools must be definitions, or side effects by name, not a {type_name}")
-    return tool.name, tool.side_effects
 
 
 def parse_effects(name: SideEffects | str) -> SideEffects:

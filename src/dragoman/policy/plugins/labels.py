@@ -79,7 +79,13 @@ class UntrustedData(Plugin):
             meaning = view.uri_meaning
             return meaning is None or not any(each.allows(meaning) for each in self._trusted)
         if view.kind is ViewKind.TOOL_RESULT:
-            uri = _tool_uri(view, step)
+            part = view.raw
+            namespace: str | None = None
+            if isinstance(part, ProviderBlock):
+                namespace = part.provider
+            elif isinstance(part, ToolResultBlock) and part.tool_use_id in step.calls:
+                namespace = step.calls[part.tool_use_id].namespace
+            uri = f"tool://{namespace or '_'}/{view.name or '_'}"
             return not any(each.matches_name(uri) for each in self._trusted)
         return view.kind is ViewKind.PROMPT_RESULT
 
@@ -91,14 +97,6 @@ class UntrustedData(Plugin):
             return False
         effects: Any = described.annotations.get(_SIDE_EFFECTS)
         return effects in list(HARMLESS)
-
-
-def _tool_uri(view: MessageView, step: Step) -> str:
-    part = view.raw
-    if isinstance(part, ProviderBlock):
-        return f"tool://{part.provider}/{view.name or '_'}"
-    called = step.calls.get(part.tool_use_id) if isinstance(part, ToolResultBlock) else None
-    return f"tool://{(called and called.namespace) or '_'}/{view.name or '_'}"
 
 
 class LabelledModels(Plugin):

@@ -131,7 +131,10 @@ def _cells(table: PriceTable, kind: ReplyKind, at: datetime | None, as_model: st
         yield _Cell(_Span(FIRST, LAST), _Span(0, WEEK), NO_QUOTE)
         return
     foreign = as_model is not None and as_model.partition(":")[0] != kind.model.partition(":")[0]
-    usage = TokenUsage() if foreign else _usage_of_kind(kind)
+    usage = TokenUsage()
+    if not foreign:
+        terms, raw = {name: value for name, value in kind.terms if value is not None}, dict(kind.raw_fields)
+        usage = TokenUsage(service_tier=kind.service_tier, speed=kind.speed, terms=terms or None, raw=raw or None)
     batch = kind.batch or kind.service_tier == "batch"
     if at is not None:
         yield _Cell(_Span(FIRST, LAST), _Span(0, WEEK), model.quote(usage, at.astimezone(UTC), batch))
@@ -144,12 +147,6 @@ def _cells(table: PriceTable, kind: ReplyKind, at: datetime | None, as_model: st
             same = list(group)
             # A span shorter than a week does not contain every moment of the week.
             yield _Cell(span, _Span(same[0][0].since, same[-1][0].until), same[0][1])
-
-
-def _usage_of_kind(kind: ReplyKind) -> TokenUsage:
-    terms = {name: value for name, value in kind.terms if value is not None}
-    raw = dict(kind.raw_fields)
-    return TokenUsage(service_tier=kind.service_tier, speed=kind.speed, terms=terms or None, raw=raw or None)
 
 
 def _time_spans(model: PricedModel) -> list[_Span]:

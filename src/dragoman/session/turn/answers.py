@@ -2,17 +2,19 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import CallNotPendingError, RequestError
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
-from dragoman.open_turns import REPEATABLE, CallProgress, FailedAttempt, OpenTurn
 from dragoman.session.cost import Cost, total_cost
 from dragoman.session.effects import RunTools
 from dragoman.session.history import History
 from dragoman.tools.calls import PreparedCall, error_result, result_from_elsewhere
 from dragoman.tools.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from dragoman.open_turns import CallProgress, FailedAttempt, OpenTurn
 
 LOST_RESULT = "The program ended while this call ran. What it did is not known, and it was not run again."
 """The result that the model reads for a call that may have run."""
@@ -35,13 +37,13 @@ class UnfinishedTurn:
     their results."""
     not_run: tuple[ToolUseBlock, ...]
     """Calls that had not started. ``ask(None)`` runs them."""
-    attempts: tuple[FailedAttempt, ...]
+    attempts: "tuple[FailedAttempt, ...]"
     cost: Cost
     awaits_reply: bool
     """Whether the next step was a reply: a request may have been sent, and its cost is not known."""
 
 
-def describe_turn(turn: OpenTurn, history: History, open_calls: Sequence[ToolUseBlock]) -> UnfinishedTurn:
+def describe_turn(turn: "OpenTurn", history: History, open_calls: Sequence[ToolUseBlock]) -> UnfinishedTurn:
     """Return what is known of the turn. ``open_calls`` are those of the last reply without a result in the history."""
     messages = history.messages[turn.first_message :]
     broken = {attempt.reply_id for attempt in turn.attempts if attempt.reply_id is not None}
@@ -63,22 +65,26 @@ def describe_turn(turn: OpenTurn, history: History, open_calls: Sequence[ToolUse
     )
 
 
-def has_ended(progress: CallProgress, is_open: bool) -> bool:
+def has_ended(progress: "CallProgress", is_open: bool) -> bool:
     """Whether the call has a result. ``is_open``: it has none in the history."""
     return progress.result is not None or not is_open
 
 
-def may_have_run(progress: CallProgress | None) -> bool:
+def may_have_run(progress: "CallProgress | None") -> bool:
     """Whether the call has started, and nobody knows how it ended."""
     return progress is not None and progress.started and progress.result is None and not progress.waits
 
 
-def may_run(progress: CallProgress | None) -> bool:
+def may_run(progress: "CallProgress | None") -> bool:
     """Whether the call may be run: it has not started, or its tool says that it may run twice."""
-    return progress is None or (may_have_run(progress) and progress.side_effects in REPEATABLE)
+    if progress is None:
+        return True
+    from dragoman.open_turns import REPEATABLE  # loaded: there is an open turn
+
+    return may_have_run(progress) and progress.side_effects in REPEATABLE
 
 
-def waiting_prompt(turn: OpenTurn, history: History) -> tuple[Message, ...]:
+def waiting_prompt(turn: "OpenTurn", history: History) -> tuple[Message, ...]:
     """Return the messages of the prompt that are not in the history yet."""
     known = {message.id for message in history.messages[turn.first_message :]}
     return tuple(message for message in turn.prompt if message.id not in known)
@@ -126,7 +132,7 @@ def pending_calls(messages: Sequence[Message]) -> tuple[ToolUseBlock, ...]:
     return ()
 
 
-def unanswered_calls(messages: Sequence[Message], turn: OpenTurn | None) -> Iterator[ToolUseBlock]:
+def unanswered_calls(messages: Sequence[Message], turn: "OpenTurn | None") -> Iterator[ToolUseBlock]:
     """Yield the calls of the last reply that have no result, neither in the history nor in the open turn."""
     progress = {} if turn is None else turn.calls
     for call in pending_calls(messages):
@@ -135,7 +141,7 @@ def unanswered_calls(messages: Sequence[Message], turn: OpenTurn | None) -> Iter
             yield call
 
 
-def continue_calls(messages: Sequence[Message], turn: OpenTurn) -> Answers:
+def continue_calls(messages: Sequence[Message], turn: "OpenTurn") -> Answers:
     """Return the open calls of a turn that goes on: those that may run, the results of those that have ended, and an
     error for those that may have run and must not run twice.
     """
@@ -154,7 +160,7 @@ def continue_calls(messages: Sequence[Message], turn: OpenTurn) -> Answers:
     return Answers(tuple(calls), results, complete=not waiting)
 
 
-def read_answers(results: CallResults, messages: Sequence[Message], turn: OpenTurn | None = None) -> Answers:
+def read_answers(results: CallResults, messages: Sequence[Message], turn: "OpenTurn | None" = None) -> Answers:
     """Return the results of calls that wait in that history. Those that an open turn has come with them.
 
     Raises CallNotPendingError if a call does not wait, and RequestError if no result can hold a value.

@@ -37,12 +37,12 @@ from dragoman.session.reply import Reply
 from dragoman.session.turn.answers import CallResults, prepare_calls
 from dragoman.session.turn.planner import TurnPlanner
 from dragoman.session.turn.run import TurnRun
-from dragoman.tools.call_runner import TimedResult
 from dragoman.tools.calls import PreparedCall, apply_decision, error_result
 
 if TYPE_CHECKING:
     from dragoman.policy import Declassification
     from dragoman.session.compaction import CompactionPlace
+    from dragoman.tools.call_runner import TimedResult
 
 TURN_IN_PROGRESS = "the session is in the middle of a turn and runs one at a time: use another session for a second one"
 
@@ -154,7 +154,7 @@ class TurnDriver(TurnPlanner[TransportT], Generic[TransportT]):
                 case Choose():
                     outcome = effect.choose()
                 case Read():
-                    read = partial(self._read_files, effect.adapter, effect.history)
+                    read = partial(self._files.inline, effect.history, effect.adapter)
                     outcome = (yield in_thread(read)) if self._files.can_fetch else read()
                 case RunTools():
                     outcome = yield from self._run_tools(run, effect)
@@ -306,7 +306,7 @@ class TurnDriver(TurnPlanner[TransportT], Generic[TransportT]):
         return events
 
 
-def _yield_progress(reports: Any) -> Generator[Any, Any, list[TimedResult]]:
+def _yield_progress(reports: Any) -> "Generator[Any, Any, list[TimedResult]]":
     """Yield the progress of calls, and return their results, which come last."""
     following = next_of(reports)
     while isinstance(report := (yield following), ToolProgress):

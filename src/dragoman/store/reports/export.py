@@ -246,16 +246,13 @@ def _to_row(bill: BilledReply, text: bool) -> dict[str, Any]:
     if (usage := metadata.usage) is not None:
         row |= {name: getattr(usage, name) for name in _COPIED_FIELDS}
         row["raw"] = None if usage.raw is None else wirejson.dumps_text(usage.raw)
-        row["cost_usd"] = None if usage.cost_usd is None else _format_cost(usage.cost_usd, message.id)
+        row["cost_usd"] = None
+        if (cost := usage.cost_usd) is not None:
+            exact = EXACT.quantize(cost, _SMALLEST_COST) if cost < _MAX_COST else None
+            if exact != cost:  # the column would round it
+                raise StoreError(
+                    f"the cost of the reply {message.id!r:.80} has more digits than {DECIMAL} can hold, and rounding is"
+                    " not allowed"
+                )
+            row["cost_usd"] = format(exact, "f")
     return row | {"text": message.text} if text else row
-
-
-def _format_cost(cost: Decimal, message_id: str) -> str:
-    """Return the cost as the column stores it. Raises StoreError if the column would round the cost."""
-    exact = EXACT.quantize(cost, _SMALLEST_COST) if cost < _MAX_COST else None
-    if exact != cost:
-        raise StoreError(
-            f"the cost of the reply {message_id!r:.80} has more digits than {DECIMAL} can hold, and rounding is not "
-            "allowed"
-        )
-    return format(exact, "f")

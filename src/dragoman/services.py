@@ -1,4 +1,4 @@
-"""Calls the services of a provider, sync and async, under the settings of a client."""
+"""Services of providers beside the conversation: exact token counts, stored files, the models that they list."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -25,6 +25,8 @@ from dragoman.session.media import media_type_of
 from dragoman.tools.tool import Tool
 from dragoman.tools.toolbox import Toolbox
 from dragoman.transport.settings import Providers, seal_keys
+
+__all__ = ["AsyncServices", "ProviderFile", "ProviderModel", "Services"]
 
 UNKNOWN_TYPE = "application/octet-stream"
 
@@ -134,7 +136,10 @@ class _Services:
         self, prompt: Prompt, system: str | None, tools: Iterable["Tool | Callable[..., Any] | ToolDefinition"]
     ) -> Work[int]:
         self._governance.client.lifetime.check()
-        definitions = _definitions(tools)
+        given = list(tools)
+        functions: list[Any] = [each for each in given if not isinstance(each, ToolDefinition)]
+        definitions = [each for each in given if isinstance(each, ToolDefinition)]
+        definitions += Toolbox(functions).definitions
         request = yield from self._judged(to_messages(prompt, system), definitions)
         context = RequestContext.for_model(str(self.adapter.model_id), prices=None)
         options = replace(request.options, stream=False, context=context)
@@ -273,12 +278,6 @@ class AsyncServices(_Services):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-def _definitions(tools: Iterable["Tool | Callable[..., Any] | ToolDefinition"]) -> list[ToolDefinition]:
-    given = list(tools)
-    functions: list[Any] = [each for each in given if not isinstance(each, ToolDefinition)]
-    return [*(each for each in given if isinstance(each, ToolDefinition)), *Toolbox(functions).definitions]
 
 
 def _file_id(file: ProviderFile | str) -> str:
