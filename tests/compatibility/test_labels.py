@@ -18,7 +18,7 @@ from dragoman.canonical.extensions.security import RETENTION
 from dragoman.policy import Pipeline, PolicyDeniedError
 from dragoman.policy.plugins import LabelledModels
 from dragoman.store import Store
-from dragoman_gateway.stored.labels import _row_key
+from dragoman_gateway.stored.call_state import _row_key
 from dragoman_gateway.turn.recall import Recall
 from tests.compatibility.test_messages import is_contained
 from tests.gateway.app.test_labels import MODELS, POLICY, said

@@ -74,7 +74,7 @@ def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
     if len(message.content) > 1:
         record_order_losses(message, writer)
     native_message = {"role": "assistant", "content": "", **_encode_blocks(message, writer)}
-    store_state(message, writer)
+    writer.store_state(TOOL_PREFIX, message)
     return {
         "model": writer.served_model(message),
         "created_at": format_time(message.created_at),
@@ -137,14 +137,6 @@ def encode_block(block: ContentBlock, index: int, message: Message, writer: Repl
 
 def tool_call(tool_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"id": tool_id, "function": {"name": name, "arguments": arguments}}
-
-
-def store_state(message: Message, writer: ReplyWriter) -> None:
-    """Keep what only the provider reads by the id of the first call: this wire returns nothing else unchanged."""
-    if not writer.state.has_rest(message):
-        return
-    call = next(iter(message.tool_uses), None)
-    writer.state.store_rest(message, writer.tool_id(TOOL_PREFIX, call.id, message) if call else None)
 
 
 def record_order_losses(message: Message, writer: ReplyWriter) -> None:

@@ -66,7 +66,7 @@ class OllamaStreamEncoder(ReplyStreamEncoder):
     def end(self, message: Message) -> bytes:
         if not self.writer.is_own:
             encode_reply.record_order_losses(message, self.writer)
-            encode_reply.store_state(message, self.writer)
+            self.writer.store_state(encode_reply.TOOL_PREFIX, message)
         fields = {
             "message": {"role": "assistant", "content": ""},
             **encode_reply.encode_end(message.stop_reason, self.usage, self.writer),

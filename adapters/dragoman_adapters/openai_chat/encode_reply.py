@@ -53,7 +53,7 @@ def encode_reply(message: Message, writer: ReplyWriter, dialect: Dialect) -> dic
             others = raw.get("choices") or []
     else:
         choice = _encode_choice(0, message, writer, dialect)
-        store_state(message, writer)
+        writer.store_state(TOOL_PREFIX, message)
         for index, other in enumerate(writer.alternatives(message), 1):
             metadata = message.metadata.model_copy(update={"stop_reason": other.stop_reason})
             answer = message.model_copy(update={"content": other.content, "metadata": metadata})
@@ -186,14 +186,6 @@ def _encode_call(call: ToolUseBlock, tool_id: str, writer: ReplyWriter, dialect:
 
 def custom_call(tool_id: str, name: str, text: str) -> dict[str, Any]:
     return {"id": tool_id, "type": "custom", "custom": {"name": name, "input": text}}
-
-
-def store_state(message: Message, writer: ReplyWriter) -> None:
-    """Keep what only the provider reads by the id of the first call: this wire returns nothing else unchanged."""
-    if not writer.state.has_rest(message):
-        return
-    call = next(iter(message.tool_uses), None)
-    writer.state.store_rest(message, writer.tool_id(TOOL_PREFIX, call.id, message) if call else None)
 
 
 def record_unsupported(block: ContentBlock, index: int, writer: ReplyWriter) -> None:

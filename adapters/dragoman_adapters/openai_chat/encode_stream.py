@@ -98,7 +98,7 @@ class ChatStreamEncoder(ReplyStreamEncoder):
     def end(self, message: Message) -> bytes:
         encode_reply.record_order_losses(message.content, self.writer)
         if not self.writer.is_own:
-            encode_reply.store_state(message, self.writer)
+            self.writer.store_state(encode_reply.TOOL_PREFIX, message)
             self.writer.record_usage_losses(self.usage, *encode_reply.UNCOUNTED)
         stop_reason = self.writer.stop_reason(message, has_calls=self._call_number >= 0)
         written = self._annotations(message)

@@ -26,7 +26,7 @@ from dragoman_gateway.running.shares import Share, name_holder, name_owner
 from dragoman_gateway.server import recording
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.stored.endpoints import StoredEndpoints
-from dragoman_gateway.wires import WIRES, messages, responses
+from dragoman_gateway.wires import MESSAGES, RESPONSES, WIRES
 
 
 class _Application(Starlette):
@@ -96,17 +96,17 @@ def build_app(gateway: Gateway) -> Starlette:
         """Let a caller in who asks for stored responses."""
         generation = gateway.current
         caller = await generation.access.authenticate(read_headers(scope))
-        check_caller(caller, responses.WIRE.name)
+        check_caller(caller, RESPONSES.name)
         if scope.get("method") == "DELETE":  # what a caller deletes may also be in its requests
             generation.repeated.forget(name_owner(caller, scope))
         return caller, services.shares.enter(name_holder(caller, scope), generation.settings)
 
-    stored = StoredEndpoints(services.responses, services.background, enter, partial(pages.error_page, responses.WIRE))
+    stored = StoredEndpoints(services.responses, services.background, enter, partial(pages.error_page, RESPONSES))
     posts: dict[str, ASGIApp] = {
         **{wire.path: Endpoint(gateway, wire) for wire in WIRES},
-        "/v1/messages/count_tokens": CountEndpoint(gateway, messages.WIRE),
-        "/v1/responses/input_tokens": CountEndpoint(gateway, responses.WIRE),
-        "/v1/responses/compact": CompactEndpoint(gateway, responses.WIRE),
+        "/v1/messages/count_tokens": CountEndpoint(gateway, MESSAGES),
+        "/v1/responses/input_tokens": CountEndpoint(gateway, RESPONSES),
+        "/v1/responses/compact": CompactEndpoint(gateway, RESPONSES),
     }
     routes = [
         *stored.routes(),

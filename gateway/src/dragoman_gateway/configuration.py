@@ -14,7 +14,7 @@ from dragoman.configuration.file import (
     read_configuration,
     untrusted_settings,
 )
-from dragoman_gateway.database.database import default_url
+from dragoman_gateway.database import default_url
 from dragoman_gateway.running.generation import Generation
 from dragoman_gateway.running.state_keys import state_keys
 from dragoman_gateway.settings import GatewaySettings

@@ -168,7 +168,7 @@ class ProviderRequest:
             return await effect.work_async()
         context = self._new_context()
         try:
-            # Nothing here refers to the body while the reply is awaited: both may be long.
+            # The body may be long: nothing here refers to it while the reply is awaited.
             self.response = response = await self._transports.get(self._adapter).send(
                 self._adapter, self._encode_attempt(context), **self._transports.arguments(self._adapter, retries)
             )

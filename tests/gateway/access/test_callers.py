@@ -13,8 +13,7 @@ import pytest
 from dragoman.errors import ConfigurationError
 from dragoman_gateway.database import Database
 from dragoman_gateway.keys.amounts import parse_budget
-from dragoman_gateway.keys.key_cache import KeyCache
-from dragoman_gateway.keys.key_store import KeyStore
+from dragoman_gateway.keys.key_store import KeyCache, KeyStore
 from dragoman_gateway.keys.records import Allowance
 from dragoman_gateway.running.services import requires_keys
 from dragoman_gateway.server.command import check_address

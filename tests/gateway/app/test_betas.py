@@ -12,7 +12,7 @@ from anthropic.types import AnthropicBetaParam
 
 from dragoman.policy import PluginResult, Step, hook
 from dragoman_gateway.wires import WIRES
-from dragoman_gateway.wires.headers import matches
+from dragoman_gateway.wires.contract import matches
 from tests.gateway.keyed import Start
 from tests.gateway.upstream import gateway_before, question, whole_reply
 

@@ -13,7 +13,7 @@ from dragoman.policy.labels import with_labels
 from dragoman.policy.plugins import Finder, LabelledModels, Redaction
 from dragoman.testing.faults.server import json_reply
 from dragoman_gateway.running import services
-from dragoman_gateway.stored.labels import ConversationLabels
+from dragoman_gateway.stored.call_state import ConversationLabels
 from tests.gateway.app.test_policy import redaction, staff_numbers
 from tests.gateway.keyed import Start
 from tests.gateway.upstream import PATHS, gateway_before, whole_reply

@@ -8,7 +8,7 @@ from starlette.types import Message
 
 from dragoman_gateway import GatewaySettings
 from dragoman_gateway.turn.replies import StreamBody
-from dragoman_gateway.wires.messages import WIRE
+from dragoman_gateway.wires import MESSAGES as WIRE
 
 DUE = 0.001
 

@@ -26,14 +26,12 @@ from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.errors import UncountedError
 from dragoman_gateway.keys.access import KeyAccess
 from dragoman_gateway.keys.admission import Admission, KeyReservation, UnknownPrice
-from dragoman_gateway.keys.amounts import parse_budget, parse_limit
-from dragoman_gateway.keys.key_cache import KeyCache
-from dragoman_gateway.keys.key_store import KeyStore
+from dragoman_gateway.keys.amounts import NoRoomError, SpentBudgetError, parse_budget, parse_limit
+from dragoman_gateway.keys.key_store import KeyCache, KeyStore
 from dragoman_gateway.keys.ledger import Ledger
 from dragoman_gateway.keys.ledger_entries import Amount
 from dragoman_gateway.keys.rates import Rates
 from dragoman_gateway.keys.records import Allowance
-from dragoman_gateway.keys.refusals import NoRoomError, SpentBudgetError
 
 USE = MaxUsage("a:model", TokenUsage(input_tokens=10), 100)
 

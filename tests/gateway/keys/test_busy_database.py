@@ -23,11 +23,10 @@ from dragoman_gateway.database import (
     Lane,
 )
 from dragoman_gateway.database.grouping import Grouping
-from dragoman_gateway.keys.amounts import parse_budget
+from dragoman_gateway.keys.amounts import NoRoomError, SpentBudgetError, parse_budget
 from dragoman_gateway.keys.balances import lock
 from dragoman_gateway.keys.ledger import Ledger
 from dragoman_gateway.keys.ledger_entries import Amount
-from dragoman_gateway.keys.refusals import NoRoomError, SpentBudgetError
 from tests.gateway.holding import holding
 from tests.gateway.replicas.relay import Relay
 from tests.gateway.upstream import PATIENCE

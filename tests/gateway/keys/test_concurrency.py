@@ -11,11 +11,10 @@ from dragoman.session.effects import Broken
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.errors import UncountedError
 from dragoman_gateway.keys.admission import KeyReservation
-from dragoman_gateway.keys.amounts import Concurrency, parse_budget, parse_concurrency
+from dragoman_gateway.keys.amounts import Concurrency, NoRoomError, parse_budget, parse_concurrency
 from dragoman_gateway.keys.ledger import Ledger
 from dragoman_gateway.keys.ledger_entries import Amount
 from dragoman_gateway.keys.records import Allowance
-from dragoman_gateway.keys.refusals import NoRoomError
 from tests.gateway.keys.clock import Clock
 from tests.gateway.keys.test_admission import Setup, settle, usage
 

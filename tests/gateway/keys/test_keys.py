@@ -15,8 +15,7 @@ from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.keys.access import KeyAccess
 from dragoman_gateway.keys.admission import Admission
 from dragoman_gateway.keys.amounts import parse_budget, parse_limit
-from dragoman_gateway.keys.key_cache import KeyCache
-from dragoman_gateway.keys.key_store import KeyStore
+from dragoman_gateway.keys.key_store import KeyCache, KeyStore
 from dragoman_gateway.keys.ledger import Ledger
 from dragoman_gateway.keys.rates import Rates
 from dragoman_gateway.keys.records import Allowance

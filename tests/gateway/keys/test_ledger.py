@@ -9,10 +9,9 @@ import pytest
 from sqlalchemy import event
 
 from dragoman_gateway.database import Database, DatabaseUnavailableError
-from dragoman_gateway.keys.amounts import PeriodBudget, parse_budget
+from dragoman_gateway.keys.amounts import NoRoomError, PeriodBudget, SpentBudgetError, parse_budget
 from dragoman_gateway.keys.ledger import Ledger
 from dragoman_gateway.keys.ledger_entries import Amount
-from dragoman_gateway.keys.refusals import NoRoomError, SpentBudgetError
 from tests.gateway.keys.clock import Clock
 from tests.gateway.upstream import PATIENCE
 from tests.store.databases import SKIP_REASON, postgres_place, postgres_url
@@ -228,7 +227,7 @@ def test_spend_that_waits_at_the_end_is_stored_when_the_database_is_back(
         ledger.book("one", ["key:a"], CENT)
         with monkeypatch.context() as outage:
             outage.setattr(database, "write", fail_once)
-            outage.setattr("dragoman_gateway.database.database._RETRY_SECONDS", 0.01)
+            outage.setattr("dragoman_gateway.database._RETRY_SECONDS", 0.01)
             await ledger.close()
         return ledger.dropped, await ledger.total_spend("key:a")
 

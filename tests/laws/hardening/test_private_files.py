@@ -21,7 +21,7 @@ from dragoman.events.json_lines import JsonLines
 from dragoman.store.database import default_url
 from dragoman.testing.cassettes.recorder import cassette
 from dragoman.testing.faults.server import FaultyServer, json_reply
-from dragoman_gateway.database.database import Database as GatewayDatabase
+from dragoman_gateway.database import Database as GatewayDatabase
 from dragoman_gateway.server.recording import Recorder
 from tests.bulk.provider import HAIKU, Provider
 from tests.cli.test_truthful import run

@@ -83,11 +83,12 @@ def read_headers(scope: Scope) -> dict[str, str]:
     return headers
 
 
-def check_model(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a request. Raises ClientError if they name no model."""
-    if not isinstance(fields.get("model"), str) or not fields["model"]:
+def named_model(fields: Mapping[str, Any]) -> str:
+    """Return the model that the fields of a request name. Raises ClientError if they name none."""
+    model = fields.get("model")
+    if not isinstance(model, str) or not model:
         raise ClientError("model: a string is required")
-    return fields
+    return model
 
 
 def parse_repeated(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from dragoman_gateway.database.database import DatabaseBusyError, DatabaseRejectedError
+from dragoman_gateway.database import DatabaseBusyError, DatabaseRejectedError
 
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")

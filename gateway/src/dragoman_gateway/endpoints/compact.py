@@ -14,8 +14,7 @@ from dragoman_gateway.endpoints.endpoint import Endpoint, Exchange
 from dragoman_gateway.json import dumps, loads
 from dragoman_gateway.turn.answer import answer_whole, whole_response
 from dragoman_gateway.turn.replies import Response, named
-from dragoman_gateway.turn.request import ClientRequest
-from dragoman_gateway.turn.resources import RequestResources
+from dragoman_gateway.turn.request import ClientRequest, RequestResources
 from dragoman_gateway.turn.turn import Turn
 
 PATH = "/responses/compact"
@@ -48,7 +47,7 @@ class CompactEndpoint(Endpoint):
         given = request.fields.get("input")
         items = given if isinstance(given, list) else [user_message(str(given or ""))]
         fields = {**request.fields, "input": [*items, user_message(_PROMPT)], "stream": False, "store": False}
-        asked = replace(request, fields=fields, body=dumps(fields))
+        asked = replace(request, stream=False, fields=fields, body=dumps(fields))
         turn = Turn(asked, resources)
         response = await answer_whole(turn, exchange.receive)
         try:

@@ -9,10 +9,10 @@ from dragoman.answers import ClientToolIds
 from dragoman.errors import ProviderError
 from dragoman_gateway.endpoints.endpoint import Endpoint, Exchange
 from dragoman_gateway.json import dumps
-from dragoman_gateway.turn.context import client_of
+from dragoman_gateway.turn.policy import client_of
 from dragoman_gateway.turn.recall import Recall
 from dragoman_gateway.turn.replies import Headers, Response, named
-from dragoman_gateway.wires import responses
+from dragoman_gateway.wires import RESPONSES
 
 _MARGIN = 1.1
 """An estimate may be a tenth too low; a client that believes it would meet the limit of the model unwarned."""
@@ -46,7 +46,7 @@ class CountEndpoint(Endpoint):
 
     def write_count(self, tokens: int) -> dict[str, Any]:
         """Return the reply of the wire."""
-        kind = {"object": "response.input_tokens"} if self._wire is responses.WIRE else {}
+        kind = {"object": "response.input_tokens"} if self._wire is RESPONSES else {}
         return {**kind, "input_tokens": tokens}
 
 

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from dragoman_gateway.access import ANYONE, Caller
 from dragoman_gateway.access.page_rules import check_body_type
 from dragoman_gateway.bodies import repeated
-from dragoman_gateway.bodies.read import check_model, parse_object, parse_repeated, read_body, read_headers
+from dragoman_gateway.bodies.read import named_model, parse_object, parse_repeated, read_body, read_headers
 from dragoman_gateway.endpoints.compaction import expand_compactions
 from dragoman_gateway.errors import EndedError
 from dragoman_gateway.running.deferred_store import SPENDER, spender_of
@@ -26,10 +26,9 @@ from dragoman_gateway.stored.turn import StoredTurn
 from dragoman_gateway.turn.answer import answer_streamed, answer_whole
 from dragoman_gateway.turn.errors import error_response
 from dragoman_gateway.turn.replies import DisconnectWatcher, Response
-from dragoman_gateway.turn.request import ClientRequest
-from dragoman_gateway.turn.resources import RequestResources
+from dragoman_gateway.turn.request import ClientRequest, RequestResources
 from dragoman_gateway.turn.turn import Turn
-from dragoman_gateway.wires import Wire, responses
+from dragoman_gateway.wires import RESPONSES, Wire
 
 
 @dataclass(slots=True, kw_only=True)
@@ -206,8 +205,8 @@ class Endpoint:
         record.model = generation.known_name(request.model)
         if generation.deferred_store is not None:
             SPENDER.set(spender_of(caller.key_id, headers.get("x-dragoman-tag", "")))
-        resources = await generation.resources_for(request.requested_model, caller)
-        if self._wire is responses.WIRE:
+        resources = await generation.resources_for(request.requested_model or request.model, caller)
+        if self._wire is RESPONSES:
             request = expand_compactions(request, resources.state_sealer)
         exchange.services = services = RequestServices(self._gateway.services, generation.client, exchange.share)
         request = await services.prepare(request)
@@ -235,4 +234,5 @@ class Endpoint:
     def read_request(self, scope: Scope, fields: dict[str, Any], **known: Any) -> ClientRequest:
         """Return the request as its wire writes it: ``known`` and the fields of its body. Raises ClientError if they
         are not those of a request."""
-        return ClientRequest(wire=self._wire, fields=check_model(fields), **known)
+        model, stream = named_model(fields), fields.get("stream") is True
+        return ClientRequest(wire=self._wire, model=model, stream=stream, fields=fields, **known)

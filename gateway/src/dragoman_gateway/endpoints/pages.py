@@ -16,12 +16,12 @@ from dragoman_gateway.database import DatabaseUnavailableError
 from dragoman_gateway.endpoints.metrics_page import CONTENT_TYPE, metrics_page
 from dragoman_gateway.endpoints.openapi import openapi
 from dragoman_gateway.errors import ClientError, DeniedError, NoAddressError, UnavailableError
-from dragoman_gateway.keys.spend_page import spend_page
+from dragoman_gateway.keys.admission import spend_page
 from dragoman_gateway.models.names import Models
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.running.metrics import new_request_id
 from dragoman_gateway.turn.errors import error_response
-from dragoman_gateway.wires import Wire, messages, wire_of
+from dragoman_gateway.wires import MESSAGES, Wire, wire_of
 
 
 def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function inside is a page
@@ -141,7 +141,7 @@ _MAX_PAGE = 1000
 def list_models(models: Models, caller: Caller, wire: Wire, request: Request) -> Mapping[str, Any]:
     """Return the models that the caller may use: the names of the settings and the aliases."""
     entries = [_entry(name, models.target(name), wire) for name in models.names(caller)]
-    if wire is not messages.WIRE:
+    if wire is not MESSAGES:
         return {"object": "list", "data": entries}
     return _page(entries, request.query_params)
 
@@ -180,7 +180,7 @@ def _place(ids: list[str], name: str) -> int:
 
 
 def _entry(name: str, target: str, wire: Wire) -> dict[str, Any]:
-    if wire is not messages.WIRE:
+    if wire is not MESSAGES:
         return {"id": name, "object": "model", "created": _CREATED_SECONDS, "owned_by": target.partition(":")[0]}
     entry: dict[str, Any] = {
         "type": "model",

@@ -9,7 +9,7 @@ from dragoman_gateway.access import Caller, OpenAccess, Prices
 from dragoman_gateway.access.page_rules import PageRules
 from dragoman_gateway.keys import secrets
 from dragoman_gateway.keys.admission import Admission
-from dragoman_gateway.keys.key_cache import KeyCache
+from dragoman_gateway.keys.key_store import KeyCache
 from dragoman_gateway.keys.records import VirtualKey
 
 _HEADERS = ("x-api-key", "api-key", "x-goog-api-key")

@@ -20,12 +20,12 @@ from dragoman.session.effects import Abandoned, Broken, Failed, Perform, SendOut
 from dragoman_gateway.access import Caller, Prices
 from dragoman_gateway.database import DatabaseBusyError, DatabaseUnavailableError
 from dragoman_gateway.errors import UncountedError
-from dragoman_gateway.keys.amounts import Concurrency, KeyLimit, OnOutage, PeriodBudget
-from dragoman_gateway.keys.key_cache import KeyCache
+from dragoman_gateway.keys.amounts import Concurrency, KeyLimit, NoRoomError, OnOutage, PeriodBudget, SpentBudgetError
+from dragoman_gateway.keys.key_store import KeyCache
 from dragoman_gateway.keys.ledger import Ledger
 from dragoman_gateway.keys.ledger_entries import LEAST, Amount
 from dragoman_gateway.keys.rates import Grants, Rates
-from dragoman_gateway.keys.refusals import NoRoomError, SpentBudgetError
+from dragoman_gateway.keys.records import NO_ALLOWANCE
 
 logger = get_logger("dragoman.gateway")
 
@@ -168,7 +168,7 @@ class KeyReservation(Reservation):
         self._id = uuid4().hex  # made here: an id that a client sends could end another request's reservation
         self._reserved = Amount()
         self._ended = self._estimates = False
-        self._grants = Grants()
+        self._grants: Grants = []
 
     @property
     def is_checked(self) -> bool:
@@ -293,7 +293,7 @@ class KeyReservation(Reservation):
                 amount = replace(amount, estimated_usd=amount.usd)
             self._admission.ledger.book(self._id, self._scopes if sent else (), amount, requests=int(sent))
             self._admission.estimated += self._estimates
-        if not self._grants.held:
+        if not self._grants:
             return None
         return Perform(_refuse_sync, partial(self._admission.rates.settle, self._grants, usage, requests=requests))
 
@@ -324,3 +324,26 @@ def scopes_of(caller: Caller) -> tuple[str, ...]:
 
 def _refuse_sync() -> Any:
     raise RuntimeError("the gateway asks in an event loop")
+
+
+async def spend_page(ledger: Ledger, cache: KeyCache, caller: Caller) -> dict[str, Any]:
+    """Return the same numbers that refusals name. Raises DatabaseUnavailableError."""
+    if caller.admin:
+        allowances = cache.all_allowances()
+    else:
+        allowances = {**dict.fromkeys(scopes_of(caller), NO_ALLOWANCE), **cache.allowances_for(caller)}
+    data: list[dict[str, Any]] = []
+    statements = await ledger.statements({scope: each.budgets for scope, each in allowances.items()})
+    for scope, statement in statements.items():
+        budgets = [
+            {
+                "budget": str(budget),
+                "spent": spent.to_json(),
+                "left": budget.left(spent + statement.reserved).to_json(),
+                "reset_at": None if reset_at is None else reset_at.isoformat(),
+            }
+            for budget, spent, reset_at in statement.periods
+        ]
+        amounts = {"spent": statement.total.to_json(), "reserved": statement.reserved.to_json()}
+        data.append({"scope": scope, **amounts, "budgets": budgets, "limits": allowances[scope].describe_limits()})
+    return {"object": "list", "data": data}

@@ -1,4 +1,7 @@
-"""Amounts as people write them: ``50/month``, ``1000000 tokens/day``, ``100/minute``, ``30d``."""
+"""Amounts as people write them, and the errors of budgets and limits that name them.
+
+``50/month``, ``1000000 tokens/day``, ``100/minute``, ``30d``.
+"""
 
 import re
 from dataclasses import dataclass
@@ -7,9 +10,9 @@ from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from typing import Any
 
-from dragoman.errors import ConfigurationError
+from dragoman.errors import BudgetExceededError, ConfigurationError, LimitReachedError
 from dragoman.limits import Budget, Limit
-from dragoman_gateway.keys.ledger_entries import Amount
+from dragoman_gateway.keys.ledger_entries import LEAST, Amount
 
 _SECONDS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400}
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -234,3 +237,41 @@ def parse_end(text: str, now: datetime) -> datetime:
     if len(text.strip()) == len("2027-01-31"):
         end += timedelta(days=1)
     return end if end.tzinfo else end.replace(tzinfo=UTC)
+
+
+_ROOM_AFTER = 1.0
+"""Seconds after which a request that found no room may try again. It is not known when another one ends."""
+
+
+class SpentBudgetError(BudgetExceededError):
+    """A budget of a key, a user or a team has too little left. ``reset_at`` is when its next period begins."""
+
+    def __init__(self, scope: str, budget: PeriodBudget, spent: Amount, reserved: Amount, needed: Amount,
+                 reset_at: datetime | None) -> None:  # fmt: skip
+        unit = "usd" if budget.usd is not None and spent.usd + reserved.usd + needed.usd > budget.usd else "tokens"
+        amounts = [getattr(each, unit) for each in (spent, reserved, needed)]
+        super().__init__(
+            scope.partition(":")[0], unit, getattr(budget, unit), amounts[0] + amounts[1], amounts[2], amounts[1]
+        )
+        self.reset_at = reset_at
+        shown = [f"${each:.4f}" if unit == "usd" else f"{each:,} tokens" for each in amounts]
+        again = f"; it begins again at {reset_at:%Y-%m-%d %H:%M} UTC" if reset_at else ""
+        message = (
+            f"the budget of {owner_of(scope)} is {budget}: {shown[0]} are spent, {shown[1]} are reserved for requests"
+            f" in flight{'' if needed == LEAST else f', and this request could take {shown[2]}'}{again}"
+        )
+        self.args = (message,)
+
+
+class NoRoomError(LimitReachedError):
+    """A key, a user or a team has as many requests in flight as it may, or they have reserved what is left of a
+    budget."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}: try again when one has ended", status=429, retry_after=_ROOM_AFTER)
+
+
+def owner_of(scope: str) -> str:
+    """Return how an error names a key, a user or a team."""
+    kind, _, name = scope.partition(":")
+    return "this key" if kind == "key" else f"the {kind} {name}"

@@ -25,10 +25,9 @@ from sqlalchemy import (
 
 from dragoman.sql import ExactDecimal, insert_into
 from dragoman_gateway.database.tables import booked, reservations, spend
-from dragoman_gateway.keys.amounts import Concurrency, PeriodBudget
+from dragoman_gateway.keys.amounts import Concurrency, NoRoomError, PeriodBudget, SpentBudgetError, owner_of
 from dragoman_gateway.keys.ledger_entries import LEAST, Amount, Batch, LedgerEntry
 from dragoman_gateway.keys.records import to_microseconds
-from dragoman_gateway.keys.refusals import NoRoomError, SpentBudgetError, owner_of
 
 _LOCK_DAY = 0
 _ZERO = Decimal(0)
@@ -133,7 +132,13 @@ def reserve(
 def store(connection: Connection, batches: Sequence[Batch], now: datetime) -> Sequence[LedgerEntry]:
     """Add up the bookings of the batches that no earlier transaction stored, end their reservations, and return
     them."""
-    bookings = _take_unstored(connection, batches, now)
+    if not batches:
+        return []
+    at = to_microseconds(now)
+    rows = [{"id": batch.id, "booked_at": at} for batch in batches]
+    noted = insert_into(connection, booked).values(rows).on_conflict_do_nothing().returning(booked.c.id)
+    new = set(connection.execute(noted).scalars())
+    bookings = [booking for batch in batches if batch.id in new for booking in batch.bookings]
     amounts: dict[tuple[str, int], Amount] = {}
     requests: Counter[tuple[str, int]] = Counter()
     for booking in bookings:
@@ -147,17 +152,6 @@ def store(connection: Connection, batches: Sequence[Batch], now: datetime) -> Se
         ids = sorted({booking.id for booking in bookings})
         connection.execute(delete(reservations).where(reservations.c.id.in_(ids)))
     return bookings
-
-
-def _take_unstored(connection: Connection, batches: Sequence[Batch], now: datetime) -> list[LedgerEntry]:
-    """Return the bookings of the batches that no earlier transaction stored, and note their batches as stored."""
-    if not batches:
-        return []
-    at = to_microseconds(now)
-    rows = [{"id": batch.id, "booked_at": at} for batch in batches]
-    noted = insert_into(connection, booked).values(rows).on_conflict_do_nothing().returning(booked.c.id)
-    new = set(connection.execute(noted).scalars())
-    return [booking for batch in batches if batch.id in new for booking in batch.bookings]
 
 
 def _add(

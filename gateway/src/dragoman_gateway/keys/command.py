@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
 from dragoman.errors import ConfigurationError
 from dragoman_gateway.configuration import read_settings
@@ -120,8 +120,13 @@ def spend(
     """Shows what keys, users and teams have spent."""
     database = _database(config)
     scope = None if key is None else key if ":" in key else f"key:{KeyStore(database).find(key).id}"
-    first_day = period.first_day(datetime.now(UTC))
-    found = database.run(lambda connection: _sum_spend(connection, first_day, scope), writes=False)
+    query = select(spend_table).where(spend_table.c.day >= max(1, period.first_day(datetime.now(UTC))))
+    if scope is not None:
+        query = query.where(spend_table.c.scope == scope)
+    found: dict[str, tuple[Decimal, int, int]] = {}
+    for row in database.run(lambda connection: connection.execute(query).all(), writes=False):
+        usd, tokens, requests = found.get(row.scope, (Decimal(0), 0, 0))
+        found[row.scope] = (usd + row.usd, tokens + row.tokens, requests + row.requests)
     rows = [
         {"scope": name, "usd": format(usd, "f"), "tokens": tokens, "requests": requests}
         for name, (usd, tokens, requests) in sorted(found.items())
@@ -147,7 +152,7 @@ def set_limits(
             "name a --budget, a --limit or a --concurrency; dragoman gateway limits remove removes all"
         )
     _store(config).set_allowance(scope, allowance)
-    typer.echo(f"{scope}: {_describe_allowance(allowance)}")
+    typer.echo(f"{scope}: {', '.join([*map(str, allowance.budgets), *allowance.describe_limits()])}")
 
 
 @limits.command("list")
@@ -204,21 +209,6 @@ def _describe(key: VirtualKey, now: datetime) -> dict[str, Any]:
         "created_at": key.created_at.isoformat(),
         "expires_at": None if key.expires_at is None else key.expires_at.isoformat(),
     }
-
-
-def _describe_allowance(allowance: Allowance) -> str:
-    return ", ".join([*map(str, allowance.budgets), *allowance.describe_limits()])
-
-
-def _sum_spend(connection: Connection, first_day: int, scope: str | None) -> dict[str, tuple[Decimal, int, int]]:
-    query = select(spend_table).where(spend_table.c.day >= max(1, first_day))
-    if scope is not None:
-        query = query.where(spend_table.c.scope == scope)
-    found: dict[str, tuple[Decimal, int, int]] = {}
-    for row in connection.execute(query):
-        usd, tokens, requests = found.get(row.scope, (Decimal(0), 0, 0))
-        found[row.scope] = (usd + row.usd, tokens + row.tokens, requests + row.requests)
-    return found
 
 
 def _print_secret(key: VirtualKey, secret: str, *, as_json: bool) -> None:

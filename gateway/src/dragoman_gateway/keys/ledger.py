@@ -6,7 +6,7 @@ is written behind the answers, in batches; until then the reservation stands for
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,11 +18,10 @@ from dragoman.logs import get_logger
 from dragoman_gateway.database import END_SECONDS, Database, DatabaseUnavailableError, Lane, retry_for
 from dragoman_gateway.database.grouping import Grouping
 from dragoman_gateway.database.tables import booked, reservations
-from dragoman_gateway.keys.amounts import Concurrency, PeriodBudget
-from dragoman_gateway.keys.balances import Asked, Balance, lock, read_balances, reserve, store
+from dragoman_gateway.keys.amounts import Concurrency, NoRoomError, PeriodBudget, SpentBudgetError
+from dragoman_gateway.keys.balances import Asked, lock, read_balances, reserve, store
 from dragoman_gateway.keys.ledger_entries import LEAST, Amount, Batch, LedgerEntries, LedgerEntry
 from dragoman_gateway.keys.records import to_microseconds
-from dragoman_gateway.keys.refusals import NoRoomError, SpentBudgetError
 
 logger = get_logger("dragoman.gateway")
 
@@ -174,7 +173,14 @@ class Ledger:
         now = self._clock()
         first_days: dict[str, int | None] = dict.fromkeys(budgets, 1)
         balances = await self._database.read(lambda connection: read_balances(connection, first_days, now), Lane.LEDGER)
-        return {scope: _statement(balances[scope], each, now) for scope, each in budgets.items()}
+        found: dict[str, Statement] = {}
+        for scope, own in budgets.items():
+            balance = balances[scope]
+            periods = [
+                (each, balance.spend_since(each.period.first_day(now)), each.period.reset_at(now)) for each in own
+            ]
+            found[scope] = Statement(balance.spend_since(), balance.reserved, tuple(periods))
+        return found
 
     async def total_spend(self, scope: str) -> Amount:
         """Return what a scope has spent in all. Raises DatabaseUnavailableError."""
@@ -264,37 +270,21 @@ class Ledger:
             scope: min(each.period.first_day(now) for each in budgets) for scope, budgets in watched.items()
         }
         balances = read_balances(connection, first_days, now)
-        return [
-            crossing
-            for scope, budgets in watched.items()
-            for budget in budgets
-            for crossing in _find_crossings(balances[scope], stored, scope, budget, self._watch.shares, now)
-        ]
-
-
-def _find_crossings(
-    balance: Balance,
-    stored: Sequence[LedgerEntry],
-    scope: str,
-    budget: PeriodBudget,
-    shares: Sequence[Decimal],
-    now: datetime,
-) -> Iterator[CrossedThreshold]:
-    first_day = budget.period.first_day(now)
-    spent = balance.spend_since(first_day)
-    added = sum((each.amount for each in stored if scope in each.scopes and each.day >= first_day), Amount())
-    before = Amount(spent.usd - added.usd, spent.tokens - added.tokens)
-    for share in shares:
-        if not _reaches(before, budget, share) and _reaches(spent, budget, share):
-            yield CrossedThreshold(scope, budget, share, spent, balance.reserved, budget.period.reset_at(now))
+        found: list[CrossedThreshold] = []
+        for scope, budget in ((scope, budget) for scope, budgets in watched.items() for budget in budgets):
+            first_day, reset_at = budget.period.first_day(now), budget.period.reset_at(now)
+            spent, reserved = balances[scope].spend_since(first_day), balances[scope].reserved
+            added = sum((each.amount for each in stored if scope in each.scopes and each.day >= first_day), Amount())
+            before = Amount(spent.usd - added.usd, spent.tokens - added.tokens)
+            found += [
+                CrossedThreshold(scope, budget, share, spent, reserved, reset_at)
+                for share in self._watch.shares
+                if _reaches(spent, budget, share) and not _reaches(before, budget, share)
+            ]
+        return found
 
 
 def _reaches(spent: Amount, budget: PeriodBudget, share: Decimal) -> bool:
     return (budget.usd is not None and spent.usd >= budget.usd * share) or (
         budget.tokens is not None and spent.tokens >= budget.tokens * share
     )
-
-
-def _statement(balance: Balance, budgets: Sequence[PeriodBudget], now: datetime) -> Statement:
-    periods = [(each, balance.spend_since(each.period.first_day(now)), each.period.reset_at(now)) for each in budgets]
-    return Statement(balance.spend_since(), balance.reserved, tuple(periods))

@@ -3,7 +3,6 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from dragoman.errors import LimitsUnavailableError
 from dragoman.limits import Grant, Limits
@@ -15,11 +14,8 @@ from dragoman_gateway.outage import Outage
 _MAX_SCOPES = 50_000
 
 
-@dataclass(slots=True)
-class Grants:
-    """The grants of one request."""
-
-    held: list[tuple[Limits, Grant]] = field(default_factory=list)
+Grants = list[tuple[Limits, Grant]]
+"""The grants of one request, each with the limits of its scope. Settling them empties the list."""
 
 
 class Rates:
@@ -45,13 +41,13 @@ class Rates:
         Raises LimitReachedError, with nothing counted, and UncountedError if the counters cannot be reached and one of
         the limits is closed then.
         """
-        grants = Grants()
+        grants: Grants = []
         wait = 0.0
         try:
             for scope, declared in limits.items():
                 grant = await self._reserve(scope, declared, model, input_tokens, output_tokens)
                 if grant is not None:
-                    grants.held.append(grant)
+                    grants.append(grant)
                     wait = max(wait, grant[1].wait)
             if wait > 0:
                 await asyncio.sleep(wait)
@@ -62,7 +58,8 @@ class Rates:
 
     async def settle(self, grants: Grants, usage: TokenUsage | None, *, requests: int = 1) -> None:
         """Replace what was reserved by what was used. The reply is valid without it, so a failure is only logged."""
-        held, grants.held = grants.held, []
+        held = grants.copy()
+        grants.clear()
         if not self.outage.may_ask:
             return
         for limits, grant in held:

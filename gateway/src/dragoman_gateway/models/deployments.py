@@ -4,13 +4,14 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from dragoman import AsyncClient, ConfigurationError, ProviderError, get_adapter
+from dragoman import Adapter, AsyncClient, ConfigurationError, ProviderError, get_adapter
 from dragoman.configuration.file import ProviderTable, build_provider
 from dragoman.errors import (
     AuthenticationError,
@@ -73,7 +74,7 @@ class DeploymentSettings(BaseModel):
     limits. Paths are relative to the working folder."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Deployment:
     """A model with the client that calls it, and its recent failures."""
 
@@ -82,6 +83,11 @@ class Deployment:
     weight: int = 1
     failures: int = field(default=0, init=False)
     paused_until: float = field(default=0.0, init=False)
+
+    @cached_property
+    def adapter(self) -> Adapter:
+        """The adapter of the model, for all requests."""
+        return get_adapter(self.model)
 
     def report(self, error: DragomanError | None, now: float) -> None:
         """Note how a request ended. After a failure, others are tried first for a while."""

@@ -43,7 +43,7 @@ from dragoman_gateway.running.services import Services
 from dragoman_gateway.running.state_keys import state_keys
 from dragoman_gateway.server.logs import log_request
 from dragoman_gateway.settings import GatewaySettings
-from dragoman_gateway.turn.resources import RequestResources
+from dragoman_gateway.turn.request import RequestResources
 from dragoman_gateway.wires import WIRES
 
 logger = get_logger("dragoman.gateway")

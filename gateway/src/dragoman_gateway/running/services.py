@@ -25,21 +25,19 @@ from dragoman_gateway.keys.access import KeyAccess, OpenUntilKeys
 from dragoman_gateway.keys.admission import Admission
 from dragoman_gateway.keys.alerts import Alerts
 from dragoman_gateway.keys.amounts import Concurrency
-from dragoman_gateway.keys.key_cache import KeyCache
+from dragoman_gateway.keys.key_store import KeyCache
 from dragoman_gateway.keys.ledger import Ledger, Watch
 from dragoman_gateway.keys.rates import Rates
 from dragoman_gateway.running.board import Board, Status
 from dragoman_gateway.running.shares import Share, Shares
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.stored.background import Background
-from dragoman_gateway.stored.call_state import CallState, RequestState
-from dragoman_gateway.stored.judged import StoredJudge
-from dragoman_gateway.stored.labels import ConversationLabels
-from dragoman_gateway.stored.recorder import Recorder
+from dragoman_gateway.stored.call_state import CallState, ConversationLabels, RequestState
+from dragoman_gateway.stored.recorder import Recorder, StoredJudge
 from dragoman_gateway.stored.records import StoredResponse
 from dragoman_gateway.stored.response_store import ExpansionLimit, ResponseStore
 from dragoman_gateway.stored.turn import StoredTurn, is_reference, read_turn, unresolved_items
-from dragoman_gateway.turn.context import policy_extensions
+from dragoman_gateway.turn.policy import policy_extensions
 from dragoman_gateway.turn.request import ClientRequest
 
 _IN_MEMORY = "sqlite://"

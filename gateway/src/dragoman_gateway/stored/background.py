@@ -13,11 +13,12 @@ from dragoman.errors import LimitReachedError, OverloadedError
 from dragoman.logs import get_logger
 from dragoman.transport.retry import retry_within
 from dragoman_gateway.database import DatabaseUnavailableError
-from dragoman_gateway.stored.events import ENDS, FrameSplitter, ResponseEvent, read_event
+from dragoman_gateway.stored.recorder import ENDS, ResponseEvent, read_event
 from dragoman_gateway.stored.records import StoredResponse
 from dragoman_gateway.stored.response_store import ResponseStore
 from dragoman_gateway.stored.turn import REPEATED, StoredTurn
-from dragoman_gateway.wires.responses import WIRE
+from dragoman_gateway.turn.replies import WholeFrames, split_events
+from dragoman_gateway.wires import RESPONSES
 
 logger = get_logger("dragoman.gateway")
 
@@ -98,7 +99,7 @@ class Background:
                 return
             if silent >= self._ping_seconds:
                 silent = 0.0
-                yield WIRE.ping
+                yield RESPONSES.ping
             await asyncio.sleep(_POLL_SECONDS)
             silent += _POLL_SECONDS
 
@@ -129,7 +130,7 @@ class _Run:
         self._repeated: frozenset[str] = frozenset(REPEATED) if judged else frozenset()
         self._store = store
         self._answer = answer
-        self._frames = FrameSplitter()
+        self._frames = WholeFrames(RESPONSES.event_ends)
         self._events: list[tuple[int, bytes]] = []
         self._kept = 0
         self._news = asyncio.Event()
@@ -166,7 +167,7 @@ class _Run:
             try:
                 await asyncio.wait_for(self._news.wait(), ping_seconds)
             except TimeoutError:
-                yield WIRE.ping
+                yield RESPONSES.ping
 
     async def _run(self) -> None:
         tending = asyncio.create_task(self._tend())
@@ -189,21 +190,18 @@ class _Run:
             headers = dict(message["headers"])
             self._streams = headers.get(b"content-type", b"").startswith(b"text/event-stream")
         elif self._streams:
-            for frame in self._frames.feed(message.get("body", b"")):
-                self._take(frame)
+            for frame in split_events(self._frames.feed(message.get("body", b""))):
+                event = read_event(frame)
+                if event is None or event.type == _CREATED:  # a keep-alive, or an event that was sent already
+                    continue
+                if event.response is not None:
+                    event = event.with_response(self._own_fields())
+                    if event.type in ENDS:
+                        self._final = event.response
+                    frame = b""
+                self._add(event, frame)
         else:
             self._body.append(message.get("body", b""))
-
-    def _take(self, frame: bytes) -> None:
-        event = read_event(frame)
-        if event is None or event.type == _CREATED:  # a keep-alive, or an event that was sent already
-            return
-        if event.response is not None:
-            event = event.with_response(self._own_fields())
-            if event.type in ENDS:
-                self._final = event.response
-            frame = b""
-        self._add(event, frame)
 
     def _add(self, event: ResponseEvent, frame: bytes = b"") -> None:
         """Append an event, as the bytes that it came in. A number that an event before it has becomes the next one."""

@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -27,7 +27,12 @@ _PAGE = 20
 _PIECE = 256 * 1024
 """Bytes of a body that are sent at once."""
 _RETRY_AFTER = 5.0
-_NO_WEBSOCKET = "this gateway has no websockets: send POST /v1/responses"
+_NO_WEBSOCKET = {
+    "message": "this gateway has no websockets: send POST /v1/responses",
+    "type": "invalid_request_error",
+    "param": None,
+    "code": None,
+}
 
 
 class Enter(Protocol):
@@ -165,14 +170,10 @@ class _RefusedWebSocket:
         if "websocket.http.response" not in scope.get("extensions", {}):
             await send({"type": "websocket.close", "code": 1008})
             return
-        body = json.dumps(_upgrade_error()).encode()
+        body = json.dumps({"error": _NO_WEBSOCKET}).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         await send({"type": "websocket.http.response.start", "status": 426, "headers": headers})
         await send({"type": "websocket.http.response.body", "body": body})
-
-
-def _upgrade_error() -> dict[str, Any]:
-    return {"error": {"message": _NO_WEBSOCKET, "type": "invalid_request_error", "param": None, "code": None}}
 
 
 def _shorten(text: str) -> str:

@@ -1,17 +1,129 @@
-"""Stores a response on its way to the client: it can be continued before the client has its last byte."""
+"""Stores a response on its way to the client: it can be continued before the client has its last byte.
+
+Only content that a policy has judged is stored: a word that a plugin removes is in no database.
+"""
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from starlette.types import Message, Send
+from starlette import types
 
+from dragoman import Message
+from dragoman.blocks import TextBlock
 from dragoman.logs import get_logger
-from dragoman.policy import PolicyDeniedError
-from dragoman_gateway.stored.events import ENDS, FrameSplitter, read_event
+from dragoman.policy import Extensions, Hook, Pipeline, PolicyDeniedError
+from dragoman.policy.extensions import LLMExtension
 from dragoman_gateway.stored.records import StoredResponse, is_id
 from dragoman_gateway.stored.response_store import ResponseStore
 from dragoman_gateway.stored.turn import StoredTurn
+from dragoman_gateway.turn.policy import is_word
+from dragoman_gateway.turn.replies import WholeFrames, split_events
+from dragoman_gateway.wires import RESPONSES
+
+_LONGEST_WORD = 2_000
+"""Characters. A longer text without any space is data, such as a picture."""
+
+
+class StoredJudge:
+    """Judges JSON for storage, as the input of a model. Parts that a policy has judged before stay as they are."""
+
+    def __init__(self, policy: Pipeline, extensions: Extensions) -> None:
+        """``extensions`` are those of the request."""
+        self._policy = policy
+        self._extensions = extensions
+
+    async def judge(self, value: Any, model: str) -> Any:
+        """Return a copy with its texts as the plugins leave them. ``model`` is the one that was asked for them.
+
+        Raises PolicyDeniedError."""
+        texts = list(dict.fromkeys(text for text in _texts(value) if text.strip()))
+        if not texts or not self._policy.has_plugins(Hook.LLM_INPUT):
+            return value
+        message = Message.user([TextBlock(text=text) for text in texts])
+        extensions = self._extensions.model_copy(update={"llm": LLMExtension(model_id=model)})
+        found = (await self._policy.run_async(Hook.LLM_INPUT, message, extensions)).message.content
+        if len(found) != len(texts) or not all(isinstance(block, TextBlock) for block in found):
+            raise PolicyDeniedError(Hook.LLM_INPUT, "the gateway", "cannot_change", "a plugin took a part out")
+        changed = {
+            text: block.text
+            for text, block in zip(texts, found, strict=True)
+            if isinstance(block, TextBlock) and block.text != text
+        }
+        return _replaced(value, changed) if changed else value
+
+    async def response(self, stored: StoredResponse, model: str) -> StoredResponse:
+        """Return the response as it may be stored. Raises PolicyDeniedError."""
+        judged = await self.judge({"input": list(stored.input), "response": stored.response}, model)
+        return replace(stored, input=judged["input"], response=judged["response"])
+
+
+def _texts(value: Any, name: str = "") -> Iterator[str]:
+    if isinstance(value, str):
+        is_data = len(value) > _LONGEST_WORD and not any(letter.isspace() for letter in value)
+        if not (is_data or is_word(name, value)):
+            yield value
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _texts(each, key)
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _texts(each, name)
+
+
+def _replaced(value: Any, changed: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        return changed.get(value, value)
+    if isinstance(value, Mapping):
+        return {key: _replaced(each, changed) for key, each in value.items()}
+    return [_replaced(each, changed) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+ENDS = ("response.completed", "response.incomplete", "response.failed")
+"""The events that end a stream, with the whole response."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseEvent:
+    """``data`` is the JSON object of the event."""
+
+    data: dict[str, Any]
+
+    @property
+    def type(self) -> str:
+        return str(self.data.get("type"))
+
+    @property
+    def number(self) -> int:
+        number = self.data.get("sequence_number")
+        return number if isinstance(number, int) else 0
+
+    @property
+    def response(self) -> dict[str, Any] | None:
+        response = self.data.get("response")
+        return response if isinstance(response, dict) else None
+
+    def with_response(self, fields: Mapping[str, Any]) -> "ResponseEvent":
+        """Return the event with some fields of its response replaced."""
+        return ResponseEvent({**self.data, "response": {**(self.response or {}), **fields}})
+
+    def encode(self) -> bytes:
+        return f"event: {self.type}\ndata: {json.dumps(self.data, separators=(',', ':'))}\n\n".encode()
+
+
+def read_event(frame: bytes) -> ResponseEvent | None:
+    """Return the event of a frame; None for a comment, and for data that is not a JSON object."""
+    lines = [line[5:].removeprefix(b" ") for line in frame.splitlines() if line.startswith(b"data:")]
+    data = b"\n".join(lines)
+    if not data:
+        return None
+    try:
+        value = json.loads(data)
+    except ValueError:
+        return None
+    return ResponseEvent(value) if isinstance(value, dict) else None
+
 
 logger = get_logger("dragoman.gateway")
 
@@ -29,7 +141,7 @@ class Recorder:
 
     def __init__(
         self,
-        send: Send,
+        send: types.Send,
         turn: StoredTurn,
         store: ResponseStore,
         judge: Callable[[StoredResponse], Awaitable[StoredResponse]] | None = None,
@@ -39,13 +151,13 @@ class Recorder:
         self._turn = turn
         self._store = store
         self._judge = judge
-        self._start: Message | None = None
+        self._start: types.Message | None = None
         self._streams = False
         self._succeeded = False
-        self._frames = FrameSplitter()
+        self._frames = WholeFrames(RESPONSES.event_ends)
         self._body: list[bytes] = []
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: types.Message) -> None:
         if message["type"] == "http.response.start":
             headers = dict(message["headers"])
             self._succeeded = message["status"] == 200
@@ -61,23 +173,23 @@ class Recorder:
         else:
             await self._pass_whole(message)
 
-    async def _pass_stream(self, message: Message) -> None:
+    async def _pass_stream(self, message: types.Message) -> None:
         more = message.get("more_body", False)
-        passed = [await self._pass_frame(frame) for frame in self._frames.feed(message.get("body", b""))]
+        passed = []
+        for frame in split_events(self._frames.feed(message.get("body", b""))):
+            event = read_event(frame) if _WITH_RESPONSE in frame else None
+            if event is not None and event.response is not None:
+                response, changes = event.response, self._changes(event.response)
+                if event.type in ENDS:
+                    await self._save({**response, **changes})
+                frame = event.with_response(changes).encode() if changes else frame
+            passed.append(frame)
         if not more:
             passed.append(self._frames.finish())
         if passed or not more:
             await self._send({**message, "body": b"".join(passed)})
 
-    async def _pass_frame(self, frame: bytes) -> bytes:
-        if _WITH_RESPONSE not in frame or (event := read_event(frame)) is None or event.response is None:
-            return frame
-        response, changes = event.response, self._changes(event.response)
-        if event.type in ENDS:
-            await self._save({**response, **changes})
-        return event.with_response(changes).encode() if changes else frame
-
-    async def _pass_whole(self, message: Message) -> None:
+    async def _pass_whole(self, message: types.Message) -> None:
         self._body.append(message.get("body", b""))
         if message.get("more_body", False):
             return

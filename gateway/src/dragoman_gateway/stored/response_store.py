@@ -26,8 +26,7 @@ from dragoman_gateway.database.grouping import Grouping
 from dragoman_gateway.database.tables import call_state, owners, response_events, response_items, responses
 from dragoman_gateway.errors import BodyTooLargeError
 from dragoman_gateway.keys.records import to_microseconds
-from dragoman_gateway.stored.late import LateResponses
-from dragoman_gateway.stored.records import OPEN, BrokenChainError, StoredResponse, is_id
+from dragoman_gateway.stored.records import OPEN, BrokenChainError, LateResponses, StoredResponse, is_id
 
 logger = get_logger("dragoman.gateway")
 

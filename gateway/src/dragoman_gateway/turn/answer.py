@@ -27,6 +27,7 @@ from dragoman_gateway.turn.replies import (
     Headers,
     Response,
     StreamBody,
+    WholeFrames,
     losses_header,
     named,
 )
@@ -41,7 +42,6 @@ _WATCH_AFTER = 0.05
 """Seconds. Most whole replies of test servers are faster than a watch is worth; no model is."""
 _JSON = (b"content-type", b"application/json")
 _UNCACHED = (b"cache-control", b"no-cache")
-
 _MAX_REST = 64 * 1024
 """Bytes. More of one event is passed on before its end."""
 
@@ -112,7 +112,7 @@ class _Answer:
         self._turn = turn
         self._departure = departure
         self._send = send
-        self._frames = WholeFrames(turn.request.wire.event_ends)
+        self._frames = WholeFrames(turn.request.wire.event_ends, _MAX_REST)
         self._begun = False
         """Whether a reply has begun."""
         self.body = StreamBody(send, self._headers, turn.request.wire, settings)
@@ -187,30 +187,3 @@ class _Answer:
     def _headers(self) -> Headers:
         media_type = self._turn.request.wire.media_type
         return [*_reply_head(self._turn), (b"content-type", media_type), _UNCACHED]
-
-
-class WholeFrames:
-    """Holds back the part of an event, so that something else may be written between two."""
-
-    __slots__ = ("_ends", "_rest")
-
-    def __init__(self, ends: tuple[bytes, ...]) -> None:
-        """``ends`` are the bytes that end an event."""
-        self._ends = ends
-        self._rest = b""
-
-    def feed(self, data: bytes) -> bytes:
-        """Return the bytes up to the end of the last whole event."""
-        if not self._rest and data.endswith(self._ends):
-            return data
-        data = self._rest + data
-        end = max((place + len(end) for end in self._ends if (place := data.rfind(end)) >= 0), default=0)
-        if not end and len(data) > _MAX_REST:
-            end = len(data)
-        self._rest = data[end:]
-        return data[:end]
-
-    def finish(self) -> bytes:
-        """Return what is left."""
-        rest, self._rest = self._rest, b""
-        return rest

@@ -86,7 +86,9 @@ def error_response(wire: Wire, error: Exception, model: str, request_id: str) ->
     known = to_known(error, model)
     adapter = wire.adapter(model)
     written = adapter.to_wire_response(as_provider_error(known), RequestContext(model=str(adapter.model_id)))
-    shown = _own_id(known, wire) or request_id
+    shown = request_id
+    if isinstance(known, ProviderError) and known.provider == wire.provider and _ID.fullmatch(known.request_id or ""):
+        shown = known.request_id or request_id
     status, fields = written.status, loads(written.body)
     if "request_id" in fields:  # clients show this one or that of the header
         fields["request_id"] = shown
@@ -108,10 +110,3 @@ def _refine(fields: dict[str, Any], error: DragomanError, wire: Wire) -> None:
         fields["type"] = kind
     if isinstance(error, (ServerStateError, ThreadNotFoundError)) and error.details:
         fields["details"] = error.details
-
-
-def _own_id(error: DragomanError, wire: Wire) -> str | None:
-    """Return the id that the provider of the client's wire gave the request."""
-    if not isinstance(error, ProviderError) or error.provider != wire.provider:
-        return None
-    return error.request_id if _ID.fullmatch(error.request_id or "") else None

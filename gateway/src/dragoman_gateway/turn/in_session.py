@@ -26,10 +26,9 @@ from dragoman.policy import Hook, PolicyDeniedError
 from dragoman.pricing import price_table
 from dragoman.session.effects import Failed, Perform, RunTools, Send, intercept
 from dragoman_gateway.errors import ModelDeniedError
-from dragoman_gateway.turn.context import policy_extensions
+from dragoman_gateway.turn.policy import policy_extensions, unread_texts
 from dragoman_gateway.turn.recall import Recall
 from dragoman_gateway.turn.request import ReadRequest, refuse_losses
-from dragoman_gateway.turn.unread import unread_texts
 from dragoman_gateway.turn.usage_chunk import ask_for_usage, lacks_usage
 
 _LONG = 2_000
@@ -89,7 +88,7 @@ class InSession:
             tool_ids=read.context.tool_ids,
             session_id=session_id,
             max_rounds=1,
-            middleware=(self._follow,),
+            middleware=(lambda turn: intercept(turn, self._handle),),
             governors=resources.governors,
             user_id=request.caller.user,
             team_id=request.caller.team,
@@ -132,7 +131,7 @@ class InSession:
                     if passes:
                         self.complete = ends
                         yield self._relay.take()
-                    elif self._judges_calls and (held or _has_call(events)):
+                    elif self._judges_calls and (held or any(isinstance(event, ToolUseStart) for event in events)):
                         held += events
                         yield b""
                     else:
@@ -186,7 +185,7 @@ class InSession:
 
     @property
     def passes(self) -> bool:
-        changes = self._changes_replies or self._judges_calls or self._read.request.rewrites_reply
+        changes = self._changes_replies or self._judges_calls or bool(self._read.request.query)
         return self.relays and not changes
 
     @property
@@ -224,9 +223,6 @@ class InSession:
         if body is not None and request.wire.renames_fields:
             body = self._read.rename_fields(body, adapter)
         return ask_for_usage(body, request.fields) if body is not None and self.hides_usage else body
-
-    def _follow(self, turn: Generator[Any, Any, None]) -> Generator[Any, Any, None]:
-        return intercept(turn, self._handle)
 
     def _handle(self, effect: Any) -> Generator[Any, Any, Any]:
         if isinstance(effect, RunTools):
@@ -280,10 +276,6 @@ class InSession:
     def _note_headers(self, headers: Mapping[str, str]) -> Perform:
         self.headers = headers
         return _NOTHING
-
-
-def _has_call(events: Sequence[Any]) -> bool:
-    return any(isinstance(event, ToolUseStart) for event in events)
 
 
 async def _end_turn(stream: AsyncReplyStream[str]) -> None:

@@ -75,7 +75,8 @@ def options_for(
     names = _table("shared_fields.toml").get(wire.name, {}).get(adapter.provider, ())
     shared = {name: fields[name] for name in names if fields.get(name) is not None}
     losses[:] = [each for each in losses if each.reason.partition(":")[0] not in shared]
-    if extra := {**_state_fields(adapter, fields), **shared}:
+    state = _table("state_fields.toml").get(adapter.provider)
+    if extra := {**(_state_fields(state, adapter, fields) if state else {}), **shared}:
         options = replace(options, extra={**options.extra, adapter.provider: {**extra, **given}})
     choice = fields.get("tool_choice")
     if isinstance(choice, dict) and choice.get("type") == "allowed_tools" and tools:
@@ -119,11 +120,10 @@ def _note(losses: list[Loss], loss: Loss) -> None:
         losses.append(loss)
 
 
-def _state_fields(adapter: Adapter, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _state_fields(table: Mapping[str, Any], adapter: Adapter, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields by which a provider of another wire stores nothing, and hands out its state; empty if the
     client wants the reply to be stored."""
-    table = _table("state_fields.toml").get(adapter.provider)
-    if table is None or fields.get("store") is True:
+    if fields.get("store") is True:
         return {}
     asked = {name: value for name, value in table.items() if name != _REASONING}
     return {**asked, **table[_REASONING]} if adapter.capabilities.supports_thinking else asked

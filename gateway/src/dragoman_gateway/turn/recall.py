@@ -28,7 +28,7 @@ _MANY = 500
 
 
 class LabelStore(Protocol):
-    """Keeps labels by the owner of a conversation; `dragoman_gateway.stored.labels.ConversationLabels` is one."""
+    """Keeps labels by the owner of a conversation; `dragoman_gateway.stored.call_state.ConversationLabels` is one."""
 
     async def find(self, owner: str, keys: Any, /) -> dict[str, frozenset[str]]: ...
 

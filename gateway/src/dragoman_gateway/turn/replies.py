@@ -1,6 +1,7 @@
 """Whole replies and streams, as ASGI messages, and their headers."""
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -137,6 +138,43 @@ class StreamBody:
             silent = 0.0
         wait = self._settings.reader_seconds - silent if self._sending else pause - silent
         self._timer = self._loop.call_later(min(max(wait, 0.01), pause), self._tick)
+
+
+class WholeFrames:
+    """Holds back the part of an event, so that something else may be written between two, or each read."""
+
+    __slots__ = ("_ends", "_most", "_rest")
+
+    def __init__(self, ends: tuple[bytes, ...], most: int | None = None) -> None:
+        """``ends`` are the bytes that end an event. If more than ``most`` bytes of one have come, they are passed on
+        before its end."""
+        self._ends = ends
+        self._most = most
+        self._rest = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the bytes up to the end of the last whole event."""
+        if not self._rest and data.endswith(self._ends):
+            return data
+        data = self._rest + data
+        end = max((place + len(end) for end in self._ends if (place := data.rfind(end)) >= 0), default=0)
+        if not end and self._most is not None and len(data) > self._most:
+            end = len(data)
+        self._rest = data[end:]
+        return data[:end]
+
+    def finish(self) -> bytes:
+        """Return what is left."""
+        rest, self._rest = self._rest, b""
+        return rest
+
+
+_EVENT_END = re.compile(rb"(?<=\n\n)|(?<=\r\n\r\n)")
+
+
+def split_events(events: bytes) -> list[bytes]:
+    """Return whole server-sent events one by one, each with the empty line at its end."""
+    return [event for event in _EVENT_END.split(events) if event]
 
 
 class DisconnectWatcher:

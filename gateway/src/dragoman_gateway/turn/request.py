@@ -1,25 +1,84 @@
-"""One request of a client: as it came, and as its wire reads it."""
+"""One request of a client: as it came, as its wire reads it, and what it is asked with."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from dragoman import Adapter, AdapterOptions, Message, RequestContext, ToolDefinition, WireRequest, WireResponse
-from dragoman.answers import ClientToolIds, holds_state
+from dragoman import (
+    Adapter,
+    AdapterOptions,
+    AsyncClient,
+    Message,
+    RequestContext,
+    ToolDefinition,
+    WireRequest,
+    WireResponse,
+)
+from dragoman.answers import ClientToolIds, StateSealer, StateStore, holds_state
 from dragoman.blocks import ThinkingBlock
 from dragoman.errors import DragomanError, InvalidRequestError
-from dragoman.limits import MaxUsage, max_usage
+from dragoman.limits import Governor, MaxUsage, MeasureUsage, max_usage
 from dragoman.messages import Role
 from dragoman_gateway.access import Caller, Prices
 from dragoman_gateway.bodies.model_name import rename_fields, replace_model
 from dragoman_gateway.bodies.repeated import HISTORIES, KeptBody
 from dragoman_gateway.errors import ClientError
+from dragoman_gateway.models.deployments import (
+    Deployment,
+    Deployments,
+    FallbackQuota,
+    costs_nothing,
+    may_help_elsewhere,
+)
 from dragoman_gateway.running.metrics import RequestRecord
 from dragoman_gateway.turn import other_wire
-from dragoman_gateway.turn.resources import RequestResources
+from dragoman_gateway.turn.other_wire import OtherWireSettings
+from dragoman_gateway.turn.recall import LabelStore, UnknownHistory
 from dragoman_gateway.wires import Wire
+
+
+@dataclass(slots=True, kw_only=True)
+class RequestResources:
+    """``client_for`` returns the client of a deployment under which the caller asks. ``may_ask`` says whether the
+    caller may use a model; None allows all. ``governors`` let each attempt start, and ``check`` raises what they would
+    refuse now."""
+
+    deployments: Deployments
+    client_for: Callable[[AsyncClient], AsyncClient]
+    quota: FallbackQuota
+    check: Callable[[MeasureUsage], Awaitable[None]]
+    may_ask: Callable[[str], bool] | None = None
+    governors: Sequence[Governor] = ()
+    state_store: StateStore | None = None
+    state_sealer: StateSealer | None = None
+    is_bounded: bool = False
+    """Whether a budget or a policy needs to know what the request costs and holds."""
+    strict: bool = False
+    exact_bytes: bool = False
+    labels: LabelStore | None = None
+    """Has the labels of conversations in earlier turns; None if nothing reads labels."""
+    unknown_history: UnknownHistory = "label"
+    other_wire: OtherWireSettings = field(default_factory=OtherWireSettings)
+
+    def in_order(self) -> Sequence[Deployment]:
+        """Return the deployments in the order in which to ask them."""
+        self.quota.earn()
+        found = self.deployments.in_order()
+        if self.may_ask is None:
+            return found
+        return [each for each in found if self.may_ask(each.model)]
+
+    def may_ask_again(self, error: Exception) -> bool:
+        """Return whether another deployment may be asked after that error."""
+        return may_help_elsewhere(error) and (costs_nothing(error) or self.quota.spend())
+
+    def report(self, deployment: Deployment, error: Exception | None) -> None:
+        """Note how a request to a deployment ended."""
+        if error is None or isinstance(error, DragomanError):
+            self.deployments.report(deployment, error)
+
 
 Content = tuple[Sequence[Message], Sequence[ToolDefinition], AdapterOptions]
 """The messages, tools and options of a request."""
@@ -32,6 +91,14 @@ class ClientRequest:
     """What is known of a request before it is asked."""
 
     wire: Wire
+    model: str
+    """The name that the client asked for."""
+    requested_model: str | None = None
+    """The name as the settings have it, if it is another."""
+    stream: bool
+    query: Mapping[str, str] = field(default_factory=dict)
+    """The part of the address that decides the form of the reply. If there is one, the client wants another form than
+    a provider of its wire sends."""
     caller: Caller
     request_id: str
     headers: Mapping[str, str]
@@ -40,31 +107,6 @@ class ClientRequest:
     record: RequestRecord
     kept: KeptBody | None = field(default=None, repr=False)
     """The parts of the body, which earlier requests may have had; None if it was read as a whole."""
-
-    @property
-    def model(self) -> str:
-        """The name that the client asked for."""
-        name: str = self.fields["model"]
-        return name
-
-    @property
-    def requested_model(self) -> str:
-        """The name as the settings have it."""
-        return self.model
-
-    @property
-    def stream(self) -> bool:
-        return self.fields.get("stream") is True
-
-    @property
-    def query(self) -> Mapping[str, str]:
-        """The part of the address that decides the form of the reply."""
-        return {}
-
-    @property
-    def rewrites_reply(self) -> bool:
-        """Whether the client wants another form than a provider of its wire sends."""
-        return False
 
     def forget_history(self) -> None:
         """Release the conversation of a stream that has begun: it may be long, and is asked nowhere else."""
@@ -130,7 +172,13 @@ class ReadRequest:
             options = replace(options, stream=request.stream)
         if passed := wire.headers.to_provider(request.headers):
             options = replace(options, headers={**options.headers, wire.provider: passed})
-        unsigned = wire.signs_thinking and any(map(_has_unsigned_thinking, messages))
+        # Every provider of such a wire refuses thinking without a signature.
+        unsigned = wire.signs_thinking and any(
+            isinstance(block, ThinkingBlock) and not block.signature
+            for message in messages
+            if message.role is Role.ASSISTANT
+            for block in message.content
+        )
         self.may_pass = not (unsigned or holds_state(request.body))
         self.messages, self.tools, self.read_options = tuple(messages), tools, options
         # The client checks the answer: a session that knew the schema would ask again.
@@ -203,10 +251,3 @@ def refuse_losses(request: WireRequest) -> None:
         raise InvalidRequestError(
             f"this model cannot take the whole request, which would lose: {kinds}; {lost[0].reason}"
         )
-
-
-def _has_unsigned_thinking(message: Message) -> bool:
-    """Whether a message holds thinking without a signature, which every provider of the wire refuses."""
-    if message.role is not Role.ASSISTANT:
-        return False
-    return any(isinstance(block, ThinkingBlock) and not block.signature for block in message.content)

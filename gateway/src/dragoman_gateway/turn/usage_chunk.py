@@ -7,9 +7,9 @@ import re
 from typing import Any
 
 from dragoman_gateway.json import dumps, loads
+from dragoman_gateway.turn.replies import split_events
 
 _NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
-_EVENT_END = re.compile(rb"(?<=\n\n)|(?<=\r\n\r\n)")
 
 
 def lacks_usage(fields: dict[str, Any]) -> bool:
@@ -32,7 +32,7 @@ def hide_usage(events: bytes) -> bytes:
     """Return whole events without the one that has the counts and nothing else."""
     if not _NO_CHOICES.search(events):
         return events
-    return b"".join(event for event in _EVENT_END.split(events) if not _has_only_usage(event))
+    return b"".join(event for event in split_events(events) if not _has_only_usage(event))
 
 
 def _has_only_usage(event: bytes) -> bool:

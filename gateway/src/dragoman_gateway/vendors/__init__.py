@@ -3,7 +3,7 @@
 from starlette.routing import Route
 
 from dragoman_gateway.running.generation import Gateway
-from dragoman_gateway.vendors import forwarding, google, ollama, openai_embeddings
+from dragoman_gateway.vendors import embedding, forwarding, google, ollama
 
 __all__ = ["routes"]
 
@@ -11,7 +11,7 @@ __all__ = ["routes"]
 def routes(gateway: Gateway) -> list[Route]:
     """Return the routes of all vendors."""
     return [
-        *openai_embeddings.routes(gateway),
+        *embedding.routes(gateway),
         *google.routes(gateway),
         *ollama.routes(gateway),
         *forwarding.routes(gateway),

@@ -1,11 +1,17 @@
-"""Embeds the inputs of a client's request, under the limits, budgets, policy and store of its caller."""
+"""Embeds the inputs of a client's request, under the limits, budgets, policy and store of its caller; and OpenAI's
+embeddings (https://platform.openai.com/docs/api-reference/embeddings)."""
 
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+import base64
+import sys
+from array import array
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn
 
-from dragoman import Adapter, Loss, Message, Role, get_adapter
+from starlette.routing import Route
+
+from dragoman import Adapter, Loss, Message, Role
 from dragoman.answers import Attempt, LossKind, drive_async
 from dragoman.blocks import ImageBlock, TextBlock
 from dragoman.embeddings import EmbeddingInput, Embeddings, PartialEmbeddings, Purpose, Truncate
@@ -14,10 +20,13 @@ from dragoman.limits import MaxUsage
 from dragoman.limits.reservation import usage_of
 from dragoman.messages import MessageMetadata, TokenUsage, Usage
 from dragoman.session.effects import Broken, Failed, Perform, Replied, SendOutcome
+from dragoman_gateway.errors import ClientError
 from dragoman_gateway.models.deployments import Deployment
-from dragoman_gateway.turn.context import client_of
-from dragoman_gateway.turn.resources import RequestResources
-from dragoman_gateway.vendors.service import Call
+from dragoman_gateway.running.generation import Gateway
+from dragoman_gateway.turn.policy import client_of
+from dragoman_gateway.turn.request import RequestResources
+from dragoman_gateway.vendors.service import Call, Service
+from dragoman_gateway.wires import CHAT
 
 ENDPOINT = "embeddings"
 """The name of these endpoints for a key's rights."""
@@ -35,6 +44,16 @@ class EmbeddingRequest:
     truncate: Truncate | None = None
     native: Mapping[str, Any] = field(default_factory=dict)
     providers: Sequence[str] = ()
+
+
+def read_fields(fields: Mapping[str, Any], own: Collection[str]) -> tuple[str, int | None, dict[str, Any]]:
+    """Return the model, the dimensions, and the fields that are not among the vendor's ``own``. Raises ClientError."""
+    model, dimensions = fields.get("model"), fields.get("dimensions")
+    if not isinstance(model, str) or not model:
+        raise ClientError("model: a string is required")
+    if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
+        raise ClientError("dimensions: a positive whole number is required")
+    return model, dimensions, {name: value for name, value in fields.items() if name not in own and value is not None}
 
 
 async def embed(call: Call, request: EmbeddingRequest) -> Embeddings:
@@ -62,7 +81,7 @@ async def embed(call: Call, request: EmbeddingRequest) -> Embeddings:
 async def _embed_at(
     call: Call, deployment: Deployment, resources: RequestResources, request: EmbeddingRequest
 ) -> Embeddings:
-    adapter = get_adapter(deployment.model)
+    adapter = deployment.adapter
     if adapter.embeddings is None:
         raise InvalidRequestError(
             f"the model {request.model!r:.120} has no embeddings: name an embedding model", status=400
@@ -91,7 +110,11 @@ async def _embed_at(
             return Broken(error, _receipt(done.usage), seen=False)
         return Replied(_receipt(embeddings.usage))
 
-    outcome = await drive_async(Attempt(resources.governors, partial(_measure, adapter, request)).run(_exchange(send)))
+    def exchange(observers: Any, stages: Any) -> Generator[Any, Any, SendOutcome]:
+        outcome: SendOutcome = yield Perform(_refuse_sync, send)
+        return outcome
+
+    outcome = await drive_async(Attempt(resources.governors, partial(_measure, adapter, request)).run(exchange))
     usage = usage_of(outcome)
     if usage is not None:
         call.record.usages = (*call.record.usages, usage)
@@ -109,14 +132,6 @@ def _measure(adapter: Adapter, request: EmbeddingRequest) -> MaxUsage:
     return MaxUsage(str(adapter.model_id), TokenUsage(input_tokens=tokens))
 
 
-def _exchange(send: Callable[[], Awaitable[SendOutcome]]) -> Callable[[Any, Any], Generator[Any, Any, SendOutcome]]:
-    def exchange(observers: Any, stages: Any) -> Generator[Any, Any, SendOutcome]:
-        outcome: SendOutcome = yield Perform(_refuse_sync, send)
-        return outcome
-
-    return exchange
-
-
 def _receipt(usage: Usage) -> Message:
     """Return a message without content, for what counts its usage."""
     return Message(role=Role.ASSISTANT, content=(), metadata=MessageMetadata(usage=usage))
@@ -124,3 +139,61 @@ def _receipt(usage: Usage) -> Message:
 
 def _refuse_sync() -> NoReturn:
     raise RuntimeError("the gateway asks in an event loop")
+
+
+_OWN = frozenset({"model", "input", "dimensions", "encoding_format"})
+_PROVIDERS = ("openai", "openai-chat", "azure-openai")
+
+
+def routes(gateway: Gateway) -> list[Route]:
+    """Return the route of OpenAI's clients."""
+    service = Service(gateway, CHAT, answer, endpoint=ENDPOINT)
+    return [Route("/v1/embeddings", service, methods=["POST"])]
+
+
+async def answer(call: Call) -> dict[str, Any]:
+    """Return one vector for each text, as numbers or as base64 of 32-bit floats.
+
+    Raises ClientError for a request that no embedding model can answer.
+    """
+    fields = call.fields
+    model, dimensions, native = read_fields(fields, _OWN)
+    form = fields.get("encoding_format") or "float"
+    if form not in ("float", "base64"):
+        raise ClientError("encoding_format: 'float' or 'base64' is required")
+    texts = _read_texts(fields.get("input"))
+    request = EmbeddingRequest(model=model, inputs=texts, dimensions=dimensions, native=native, providers=_PROVIDERS)
+    embeddings = await embed(call, request)
+    write = _to_base64 if form == "base64" else array.tolist
+    tokens = embeddings.usage.prompt_tokens
+    return {
+        "object": "list",
+        "data": [
+            {"object": "embedding", "index": index, "embedding": write(vector)}
+            for index, vector in enumerate(embeddings)
+        ],
+        "model": model,
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+    }
+
+
+def _read_texts(value: Any) -> list[str]:
+    """Return the texts of the field ``input``. Raises ClientError for tokens: only OpenAI's own models read them."""
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list) or not value:
+        raise ClientError("input: a string or a list of strings is required")
+    if all(isinstance(each, str) for each in value):
+        return value
+    tokens = [token for each in value for token in (each if isinstance(each, list) else (each,))]
+    if all(isinstance(token, int) for token in tokens):
+        raise ClientError("input: tokens are not possible here, because each model has its own: send texts")
+    raise ClientError("input: a string or a list of strings is required")
+
+
+def _to_base64(vector: "array[float]") -> str:
+    """Return the floats in little-endian order."""
+    if sys.byteorder == "big":
+        vector = vector[:]
+        vector.byteswap()
+    return base64.b64encode(vector).decode("ascii")

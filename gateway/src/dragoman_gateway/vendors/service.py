@@ -16,7 +16,7 @@ from dragoman_gateway.running.generation import Gateway, Generation
 from dragoman_gateway.running.metrics import RequestRecord
 from dragoman_gateway.running.services import check_caller
 from dragoman_gateway.turn.replies import DisconnectWatcher, Response, losses_header, named
-from dragoman_gateway.turn.resources import RequestResources
+from dragoman_gateway.turn.request import RequestResources
 from dragoman_gateway.wires import Wire
 
 _JSON = (b"content-type", b"application/json")

@@ -168,9 +168,7 @@ class StateWriter:
 
     def store_rest(self, message: Message, tool_id: str | None) -> None:
         """Put the whole state of a message into the store, by the client's id of its first call if it has one, and by
-        its content."""
-        if not self.has_rest(message):
-            return
+        its content. The message has some (`has_rest`)."""
         store = self._context.state_store
         if store is None:
             for index, block in enumerate(message.content):

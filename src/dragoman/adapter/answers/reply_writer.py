@@ -92,6 +92,13 @@ class ReplyWriter:
             native = self.own_raw(message).get("tool_ids", {}).get(canonical)
         return native or client_ids.client_tool_id(prefix, canonical)
 
+    def store_state(self, prefix: str, message: Message) -> None:
+        """Keep what only the provider reads, for a wire whose clients return nothing but calls unchanged: by the id of
+        the first call, if there is one."""
+        if self.state.has_rest(message):
+            call = next(iter(message.tool_uses), None)
+            self.state.store_rest(message, self.tool_id(prefix, call.id, message) if call else None)
+
     def new_id(self, prefix: str, part: int | None = None) -> str:
         """Return the id of the reply, or of one of its parts."""
         return client_ids.client_message_id(prefix, self.message_id, part)

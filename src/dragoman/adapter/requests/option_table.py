@@ -361,9 +361,9 @@ def read_options(
         return decode()
     if len(written) > _MAX_KEY:
         return decode()
-    # The result also depends on the limits of the model, which an update may change while a program runs. As text, 1
-    # and True differ, and an absent field and an empty one do.
-    key = (adapter_key, limits_revision(), written)
+    # The result also depends on who answers, and on the limits of the model, which an update may change while a program
+    # runs. As text, 1 and True differ, and an absent field and an empty one do.
+    key = (adapter_key, context.model.partition(":")[0], limits_revision(), written)
     if (known := _known.get(key)) is not None:
         return (
             replace(known, context=context, extra=deepcopy(known.extra)) if known.extra else known.with_context(context)

@@ -12,7 +12,7 @@ from dragoman.errors import InvalidRequestError
 from dragoman_gateway.errors import BodyTooLargeError, ClientError, ContentTypeError, SlowClientError
 from dragoman_gateway.running.shares import Share
 from dragoman_gateway.settings import GatewaySettings
-from dragoman_gateway.vendors.forwarding.batch_file import BatchFile
+from dragoman_gateway.vendors.forwarding.form import BatchFile
 
 _ID_FIELD = re.compile(
     rb"""content-disposition:[^\r\n]{0,400}\bname="?[^"\r\n;]*(?:_ids?\b|container|conversation)""", re.IGNORECASE

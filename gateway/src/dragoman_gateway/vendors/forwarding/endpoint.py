@@ -27,15 +27,13 @@ from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.running.services import check_caller
 from dragoman_gateway.turn.replies import REQUEST_ID, DisconnectWatcher, Headers
 from dragoman_gateway.vendors.embedding import ENDPOINT as EMBEDDINGS
-from dragoman_gateway.vendors.forwarding.batch_file import BatchFile
 from dragoman_gateway.vendors.forwarding.body import FormBody
 from dragoman_gateway.vendors.forwarding.costs import Cost
-from dragoman_gateway.vendors.forwarding.form import form_fields
-from dragoman_gateway.vendors.forwarding.ids import ForwardedIds
-from dragoman_gateway.vendors.forwarding.resumed import KIND, address_here, begun_upload, upload_of
+from dragoman_gateway.vendors.forwarding.form import BatchFile, form_fields
+from dragoman_gateway.vendors.forwarding.ids import KIND, ForwardedIds, address_here, begun_upload, upload_of
 from dragoman_gateway.wires import ALL_WIRES
+from dragoman_gateway.wires.contract import matches
 from dragoman_gateway.wires.forwarded import Address, addressed
-from dragoman_gateway.wires.headers import matches
 
 _PASSED = ("accept",)
 _REPLY_HEADERS = ("content-type", "content-disposition")

@@ -1,8 +1,13 @@
-"""The ids that forwarded requests name and replies make: each works only for the key that made it."""
+"""The ids that forwarded requests name and replies make: each works only for the key that made it.
+
+The id of an upload that goes on at an address of its own, which is Google's way, is in that address alone.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from dragoman.errors import InvalidRequestError, MalformedReplyError, NotFoundError
 from dragoman_gateway.access import Caller
@@ -121,3 +126,27 @@ def texts(value: Any) -> list[str]:
 
 def _unavailable() -> UnavailableError:
     return UnavailableError("ids cannot be checked at the moment: try again", retry_after=5)
+
+
+KIND = "upload"
+_ADDRESS = "x-goog-upload-url"
+_UPLOAD_ID = "upload_id"
+
+
+def upload_of(query: str) -> str | None:
+    """Return what is remembered of the upload that a query names: a digest, since who has the id may write."""
+    found = parse_qs(query).get(_UPLOAD_ID, [])
+    return f"upload:{sha256(found[0].encode()).hexdigest()}" if len(found) == 1 else None
+
+
+def begun_upload(headers: Mapping[str, str]) -> str | None:
+    """Return the same of the upload that a reply begins; None if it begins none."""
+    return upload_of(urlsplit(headers.get(_ADDRESS, "")).query)
+
+
+def address_here(name: str, value: str, base: str) -> str | None:
+    """Return the value of a header of the reply as the client gets it: an address is ``base``, with the query of the
+    vendor's. None: it stays here."""
+    if name == _ADDRESS:
+        return f"{base}?{urlsplit(value).query}"
+    return None if value.startswith(("http:", "https:")) else value

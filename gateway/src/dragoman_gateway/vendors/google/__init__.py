@@ -11,10 +11,9 @@ from starlette.types import ASGIApp, Scope
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.vendors.embedding import ENDPOINT
 from dragoman_gateway.vendors.google import embeddings, models
-from dragoman_gateway.vendors.google.counts import GoogleCountEndpoint
-from dragoman_gateway.vendors.google.endpoint import GoogleEndpoint
+from dragoman_gateway.vendors.google.endpoint import GoogleCountEndpoint, GoogleEndpoint
 from dragoman_gateway.vendors.service import Service
-from dragoman_gateway.wires import google as wire
+from dragoman_gateway.wires import GOOGLE
 
 __all__ = ["routes"]
 
@@ -33,11 +32,11 @@ class _GoogleRoute(Route):
 
 def routes(gateway: Gateway) -> list[Route]:
     """Return the routes of Google's clients."""
-    service = partial(Service, gateway, wire.WIRE)
+    service = partial(Service, gateway, GOOGLE)
     posts: dict[str, ASGIApp] = {
         "generateContent": GoogleEndpoint(gateway, streamed=False),
         "streamGenerateContent": GoogleEndpoint(gateway, streamed=True),
-        "countTokens": GoogleCountEndpoint(gateway, wire.WIRE),
+        "countTokens": GoogleCountEndpoint(gateway, GOOGLE),
         "embedContent": service(embeddings.answer_one, endpoint=ENDPOINT),
         "batchEmbedContents": service(embeddings.answer_batch, endpoint=ENDPOINT),
     }

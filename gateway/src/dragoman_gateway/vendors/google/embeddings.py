@@ -8,7 +8,7 @@ from dragoman.blocks import ImageBlock, MediaSource
 from dragoman.embeddings import EmbeddingInput, Purpose, Truncate
 from dragoman_gateway.errors import ClientError
 from dragoman_gateway.vendors.embedding import EmbeddingRequest, embed
-from dragoman_gateway.vendors.google.spelling import get_field
+from dragoman_gateway.vendors.google.endpoint import get_field
 from dragoman_gateway.vendors.service import Call
 
 _EXACT: Mapping[str, Purpose] = {"RETRIEVAL_QUERY": "query", "RETRIEVAL_DOCUMENT": "document"}

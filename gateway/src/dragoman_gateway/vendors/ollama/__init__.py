@@ -8,19 +8,18 @@ from starlette.types import ASGIApp
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.vendors.embedding import ENDPOINT
 from dragoman_gateway.vendors.ollama import embeddings, models
-from dragoman_gateway.vendors.ollama.endpoint import OllamaEndpoint
-from dragoman_gateway.vendors.ollama.generate import GENERATE
+from dragoman_gateway.vendors.ollama.endpoint import GENERATE, OllamaEndpoint
 from dragoman_gateway.vendors.service import Service
-from dragoman_gateway.wires import ollama as wire
+from dragoman_gateway.wires import OLLAMA
 
 __all__ = ["routes"]
 
 
 def routes(gateway: Gateway) -> list[Route]:
     """Return the routes of Ollama's clients."""
-    service = partial(Service, gateway, wire.WIRE, any_type=True)
+    service = partial(Service, gateway, OLLAMA, any_type=True)
     posts: dict[str, ASGIApp] = {
-        "chat": OllamaEndpoint(gateway, wire.WIRE),
+        "chat": OllamaEndpoint(gateway, OLLAMA),
         "generate": OllamaEndpoint(gateway, GENERATE),
         "embed": service(embeddings.answer, endpoint=ENDPOINT),
         "embeddings": service(embeddings.answer_one, endpoint=ENDPOINT),

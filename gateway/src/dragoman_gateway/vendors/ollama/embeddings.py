@@ -5,8 +5,8 @@ from typing import Any
 
 from dragoman.embeddings import Embeddings
 from dragoman_gateway.errors import ClientError
-from dragoman_gateway.vendors.embedding import EmbeddingRequest, embed
-from dragoman_gateway.vendors.ollama.names import plain_name
+from dragoman_gateway.vendors.embedding import EmbeddingRequest, embed, read_fields
+from dragoman_gateway.vendors.ollama.models import plain_name
 from dragoman_gateway.vendors.service import Call
 
 _OWN = frozenset({"model", "input", "prompt", "truncate", "dimensions"})
@@ -37,18 +37,12 @@ async def answer_one(call: Call) -> dict[str, Any]:
 
 
 async def _embed(call: Call, texts: list[str]) -> Embeddings:
-    fields = call.fields
-    model, dimensions = fields.get("model"), fields.get("dimensions")
-    if not isinstance(model, str) or not model:
-        raise ClientError("model: a string is required")
-    if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
-        raise ClientError("dimensions: a positive whole number is required")
-    native = {name: value for name, value in fields.items() if name not in _OWN and value is not None}
+    model, dimensions, native = read_fields(call.fields, _OWN)
     request = EmbeddingRequest(
         model=plain_name(model),
         inputs=texts,
         dimensions=dimensions,
-        truncate=None if fields.get("truncate") is False else "end",
+        truncate=None if call.fields.get("truncate") is False else "end",
         native=native,
         providers=("ollama",),
     )

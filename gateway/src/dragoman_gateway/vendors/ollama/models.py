@@ -6,8 +6,16 @@ from typing import Any
 from dragoman import AdapterCapabilities, get_adapter
 from dragoman.errors import DragomanError
 from dragoman_gateway.errors import ClientError
-from dragoman_gateway.vendors.ollama.names import plain_name
 from dragoman_gateway.vendors.service import Call
+
+_TAG = ":latest"
+
+
+def plain_name(name: str) -> str:
+    """Return the name without the tag that some clients add to every name without one."""
+    plain = name.removesuffix(_TAG)
+    return name if ":" in plain else plain
+
 
 _VERSION = "0.13.0"
 """The version of Ollama whose interface this is: clients refuse to use an older one."""
@@ -26,8 +34,13 @@ async def list_running(call: Call) -> dict[str, Any]:
 
 async def list_models(call: Call) -> dict[str, Any]:
     """Return the models that the caller may use."""
-    models = call.generation.models
-    return {"models": [_entry(name, models.target(name)) for name in models.names(call.caller)]}
+    found = []
+    for name in call.generation.models.names(call.caller):
+        target = call.generation.models.target(name)
+        digest = hashlib.sha256(target.encode()).hexdigest()
+        facts = {"size": 0, "digest": digest, "details": _details(target)}
+        found.append({"name": name, "model": name, "modified_at": _MODIFIED, **facts})
+    return {"models": found}
 
 
 async def show(call: Call) -> dict[str, Any]:
@@ -44,35 +57,15 @@ async def show(call: Call) -> dict[str, Any]:
     info: dict[str, Any] = {"general.architecture": family, "general.basename": name}
     if facts.max_context_tokens is not None:
         info[f"{family}.context_length"] = facts.max_context_tokens
+    abilities = {"tools": facts.supports_tools, "vision": facts.supports_images, "thinking": facts.supports_thinking}
     return {
         "modelfile": "",
         "parameters": "",
         "template": "",
         "details": _details(target),
         "model_info": info,
-        "capabilities": _abilities(facts),
+        "capabilities": ["completion", *(name for name, supported in abilities.items() if supported)],
         "modified_at": _MODIFIED,
-    }
-
-
-def _abilities(facts: AdapterCapabilities) -> list[str]:
-    """Return Ollama's words for what a model can do."""
-    return [
-        "completion",
-        *(["tools"] if facts.supports_tools else []),
-        *(["vision"] if facts.supports_images else []),
-        *(["thinking"] if facts.supports_thinking else []),
-    ]
-
-
-def _entry(name: str, target: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "model": name,
-        "modified_at": _MODIFIED,
-        "size": 0,
-        "digest": hashlib.sha256(target.encode()).hexdigest(),
-        "details": _details(target),
     }
 
 
