@@ -119,8 +119,6 @@ class ToolsOfRequest:
 
     def finish_function(self, tool: ToolDefinition, encoded: dict[str, Any]) -> dict[str, Any]:
         """Add the fields of a function that are common to several providers, and those of this provider alone."""
-        if tool.strict is None and not tool.defer_loading and not tool.extra:
-            return encoded
         for name, path in self.table.function_fields.items():
             value = getattr(tool, name)
             if value or (name == "strict" and value is False):
