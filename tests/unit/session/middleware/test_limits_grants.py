@@ -26,10 +26,8 @@ OPENING = b'{"model":"qwen3","message":{"role":"assistant","content":""},"done":
 """The first line of a stream of Ollama, without content."""
 UNCOUNTED = {"model": "qwen3", "message": {"role": "assistant", "content": "One."}, "done": True, "done_reason": "stop"}
 
-ALL: list[tuple[int, int]] = []
-"""No settlement: everything that was reserved stays counted."""
-PROMPT = -1
-"""A placeholder for the estimated tokens of the prompt."""
+PROMPT = 10**6
+"""A placeholder for the estimated tokens of the prompt: so many and one are the prompt and one token more."""
 
 
 def cut(*frames: bytes) -> Body:
@@ -59,7 +57,7 @@ def record_settled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 
 def resolve(expected: list[tuple[int, int]], model: str) -> list[tuple[int, int]]:
     prompt = get_adapter(model).estimate_input_tokens([Message.user("Hi")], [])
-    return [(prompt if tokens == PROMPT else tokens, requests) for tokens, requests in expected]
+    return [(prompt + tokens - PROMPT if tokens >= PROMPT else tokens, requests) for tokens, requests in expected]
 
 
 @pytest.mark.parametrize(
@@ -68,10 +66,10 @@ def resolve(expected: list[tuple[int, int]], model: str) -> list[tuple[int, int]
         pytest.param(ANTHROPIC, lambda: [ANTHROPIC_REPLY], None, [(1100, 1)], id="replied"),
         pytest.param(ANTHROPIC, lambda: [ANTHROPIC_REPLY], PolicyDeniedError, [(1100, 1)], id="denied"),
         pytest.param(ANTHROPIC, lambda: [httpx.Response(400)], ProviderError, [(0, 1)], id="refused"),
-        pytest.param(OLLAMA, lambda: [cut(*OLLAMA_REPLY.frames[:2])], ProviderError, ALL, id="seen"),
-        pytest.param(OLLAMA, lambda: [cut(OPENING), OLLAMA_REPLY], None, [(PROMPT, 1), (17, 1)], id="unseen"),
+        pytest.param(OLLAMA, lambda: [cut(*OLLAMA_REPLY.frames[:2])], ProviderError, [(PROMPT + 2, 1)], id="seen"),
+        pytest.param(OLLAMA, lambda: [cut(OPENING), OLLAMA_REPLY], None, [(0, 1), (17, 1)], id="unseen"),
         pytest.param(OLLAMA, lambda: [cut(), OLLAMA_REPLY], None, [(0, 1), (17, 1)], id="no byte of a reply"),
-        pytest.param(ANTHROPIC, lambda: [broken_anthropic(5)], ProviderError, [(1001, 1)], id="seen, counted"),
+        pytest.param(ANTHROPIC, lambda: [broken_anthropic(5)], ProviderError, [(1002, 1)], id="seen, counted"),
         pytest.param(ANTHROPIC, lambda: [broken_anthropic(2), ANTHROPIC_REPLY], None, [(1001, 1), (1100, 1)],
                      id="unseen, counted"),
     ],
@@ -84,7 +82,7 @@ def test_a_streamed_attempt_is_settled_by_its_outcome(
     error: type[Exception] | None,
     settled: list[tuple[int, int]],
 ) -> None:
-    """By its counts; without any, the whole reservation counts if the caller saw content, otherwise the prompt."""
+    """By its counts; without any, by the prompt and what the caller saw, and by nothing if the caller saw nothing."""
     found = record_settled(monkeypatch)
     policy = Pipeline([DenyingPlugin(SECRET, hooks=["cmf.llm_output"])]) if error is PolicyDeniedError else None
     wires = {model.partition(":")[0]: Wire(replies())}
@@ -94,25 +92,26 @@ def test_a_streamed_attempt_is_settled_by_its_outcome(
     assert found == resolve(settled, model)
 
 
-def test_a_whole_reply_without_counts_keeps_its_reservation(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reply may have used the whole reservation."""
+def test_a_whole_reply_without_counts_is_settled_by_its_text(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is settled by the prompt and the text, as budgets charge it."""
     found = record_settled(monkeypatch)
     wires = {"ollama": Wire([httpx.Response(200, json=UNCOUNTED)])}
     driver.ask(driver.session(wires, OLLAMA, limits=Limits(Limit(tokens=10**6))), "Hi")
-    assert found == ALL
+    assert found == resolve([(PROMPT + 1, 1)], OLLAMA)
 
 
 @pytest.mark.parametrize(
-    ("model", "reply", "settled"), [(ANTHROPIC, ANTHROPIC_REPLY, [(1001, 1)]), (OLLAMA, OLLAMA_REPLY, ALL)]
+    ("model", "reply", "settled"),
+    [(ANTHROPIC, ANTHROPIC_REPLY, [(1001, 1)]), (OLLAMA, OLLAMA_REPLY, [(PROMPT + 1, 1)])],
 )
 def test_a_reply_that_the_caller_left_is_settled_by_what_had_arrived(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, model: str, reply: Any, settled: list[tuple[int, int]]
 ) -> None:
-    """It is settled by its counts, or without any by the whole reservation."""
+    """It is settled by its counts, or without any by the prompt and what had arrived."""
     found = record_settled(monkeypatch)
     wires = {model.partition(":")[0]: Wire([reply])}
     driver.stream(driver.session(wires, model, limits=Limits(Limit(tokens=10**6))), "Hi", until="text_delta")
-    assert found == settled
+    assert found == resolve(settled, model)
 
 
 class Unanswered(Wire):
@@ -130,7 +129,7 @@ class Unanswered(Wire):
 @pytest.mark.parametrize(
     ("model", "wire", "settled"),
     [
-        pytest.param(ANTHROPIC, lambda: Unanswered([]), [(0, 1)], id="before the response"),
+        pytest.param(ANTHROPIC, lambda: Unanswered([]), [(PROMPT, 1)], id="before the response"),
         pytest.param(OLLAMA, lambda: Wire([Body([OPENING], "stall")]), [(PROMPT, 1)], id="before any content"),
         pytest.param(ANTHROPIC, lambda: Wire([Body(ANTHROPIC_REPLY.frames[:2], "stall")]), [(1001, 1)], id="counted"),
     ],
@@ -138,7 +137,7 @@ class Unanswered(Wire):
 def test_an_attempt_that_is_cancelled_before_its_first_word_is_settled(
     monkeypatch: pytest.MonkeyPatch, model: str, wire: Callable[[], Wire], settled: list[tuple[int, int]]
 ) -> None:
-    """A response that began has read the prompt; without a response, the request alone counts, which was sent."""
+    """The provider may have read the prompt, whether its response began or not."""
     found = record_settled(monkeypatch)
     driver, provider = AsyncDriver(), wire()
     session = driver.session({model.partition(":")[0]: provider}, model, limits=Limits(Limit(tokens=10**6, requests=9)))
