@@ -172,7 +172,7 @@ def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
     encoded: dict[str, Any] = {"name": definition.name, "input_schema": definition.input_schema}
     if definition.description:
         encoded["description"] = definition.description
-    return apply_diff(encoded, raw["residue"]) if raw.get("by") == provider and raw.get("residue") else encoded
+    return apply_diff(encoded, raw.get("residue") if raw.get("by") == provider else None)
 
 
 def _split_system(turns: Sequence[Turn], provider: str) -> tuple[Sequence[Turn], Sequence[Turn]]:

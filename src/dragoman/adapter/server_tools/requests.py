@@ -46,9 +46,7 @@ class ToolsOfRequest:
                 words = {each.WORD for each in tools if isinstance(each, ServerTool)}
                 chosen = self._encode(tool, words)
                 added += chosen is not None and self._is_own(chosen) and not isinstance(tool, ClientTool)
-            # Most tools are functions of the program.
-            is_function = self.calls_functions and chosen is not None and chosen.provider_raw is None
-            if chosen is not None and (is_function or self._is_usable(chosen)):
+            if chosen is not None and self._is_usable(chosen):
                 if chosen.strict or chosen.defer_loading:
                     self._record_missing_fields(chosen)
                 kept.append(chosen)
@@ -119,6 +117,8 @@ class ToolsOfRequest:
 
     def finish_function(self, tool: ToolDefinition, encoded: dict[str, Any]) -> dict[str, Any]:
         """Add the fields of a function that are common to several providers, and those of this provider alone."""
+        if tool.strict is None and not tool.defer_loading and not tool.extra:
+            return encoded
         for name, path in self.table.function_fields.items():
             value = getattr(tool, name)
             if value or (name == "strict" and value is False):
