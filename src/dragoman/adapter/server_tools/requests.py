@@ -46,7 +46,9 @@ class ToolsOfRequest:
                 words = {each.WORD for each in tools if isinstance(each, ServerTool)}
                 chosen = self._encode(tool, words)
                 added += chosen is not None and self._is_own(chosen) and not isinstance(tool, ClientTool)
-            if chosen is not None and self._is_usable(chosen):
+            # Most tools are functions of the program.
+            is_function = self.calls_functions and chosen is not None and chosen.provider_raw is None
+            if chosen is not None and (is_function or self._is_usable(chosen)):
                 if chosen.strict or chosen.defer_loading:
                     self._record_missing_fields(chosen)
                 kept.append(chosen)
