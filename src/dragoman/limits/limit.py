@@ -217,6 +217,26 @@ class LocalCounters:
                     state.paused_until = max(state.paused_until, now + pause)
                 self._extend_expiry(state, now, period)
 
+    async def claim_async(self, claims: Sequence[Claim], max_wait_us: int) -> ClaimResult:
+        """Do what `claim` does: nothing here waits. The following methods are those of counters in Redis, too."""
+        return self.claim(claims, max_wait_us)
+
+    async def settle_async(self, adjustments: Sequence[Adjustment], at: int) -> None:
+        self.settle(adjustments, at)
+
+    async def apply_notices_async(self, notices: Sequence[Notice]) -> None:
+        self.apply_notices(notices)
+
+    def with_name(self, name: str) -> "LocalCounters":
+        """Return other counters: those of one object are nobody else's, whatever their name."""
+        return LocalCounters(self._clock)
+
+    def close(self) -> None:
+        """Close nothing: there are no connections."""
+
+    async def close_async(self) -> None:
+        """Do what `close` does."""
+
     def _now(self) -> int:
         return int(self._clock() * 1_000_000)
 

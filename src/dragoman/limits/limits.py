@@ -77,8 +77,7 @@ class Limits:
         self.max_wait = max_wait
         self.reply_tokens = reply_tokens
         self._timing = timing or Timing()
-        self._local_counters = LocalCounters(self._timing.clock) if url is None else None
-        self._redis_counters = None if url is None else RedisCounters(url, name)
+        self._counters = LocalCounters(self._timing.clock) if url is None else RedisCounters(url, name)
 
     def with_limits(self, limits: Iterable[Limit] | Limit, *, name: str) -> "Limits":
         """Return other limits with counters of their own under that name. They wait as long as these, and use the same
@@ -86,16 +85,13 @@ class Limits:
         """
         other = copy(self)
         other.limits = (limits,) if isinstance(limits, Limit) else tuple(limits)
-        if self._redis_counters is None:
-            other._local_counters = LocalCounters(self._timing.clock)
-        else:
-            other._redis_counters = self._redis_counters.with_name(name)
+        other._counters = self._counters.with_name(name)
         return other
 
     @property
     def is_local(self) -> bool:
         """Whether the counters are in this process, so that no call here waits for a network."""
-        return self._local_counters is not None
+        return isinstance(self._counters, LocalCounters)
 
     def expected_output(self, use: MaxUsage) -> int:
         """Return the expected tokens of a reply, alternatives included."""
@@ -111,23 +107,16 @@ class Limits:
         reserved = self._required_amounts(model, input_tokens, output_tokens)
         if not reserved:
             return Grant(model, 0, 0.0, 0)
-        claims, max_wait_us = [bucket.claim(count) for bucket, count in reserved], self._max_wait_us
-        result = (
-            self._local_counters.claim(claims, max_wait_us)
-            if self._local_counters is not None
-            else self._redis.claim(claims, max_wait_us)
-        )
-        return self._to_grant(model, reserved, result)
+        claims = [bucket.claim(count) for bucket, count in reserved]
+        return self._to_grant(model, reserved, self._counters.claim(claims, self._max_wait_us))
 
     async def reserve_async(self, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Grant:
         """Do what `reserve` does, without blocking the event loop."""
-        if self._local_counters is not None:
-            return self.reserve(model, input_tokens, output_tokens)
         reserved = self._required_amounts(model, input_tokens, output_tokens)
         if not reserved:
             return Grant(model, 0, 0.0, 0)
         claims = [bucket.claim(count) for bucket, count in reserved]
-        return self._to_grant(model, reserved, await self._redis.claim_async(claims, self._max_wait_us))
+        return self._to_grant(model, reserved, await self._counters.claim_async(claims, self._max_wait_us))
 
     def acquire(self, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Grant:
         """Do what `reserve` does, then wait until the request may start. If the wait is interrupted, the grant is
@@ -160,7 +149,8 @@ class Limits:
         cannot be reached, that is only logged.
         """
         try:
-            self._settle(_adjustments(grant, usage, requests), grant.at)
+            if adjustments := _adjustments(grant, usage, requests):
+                self._counters.settle(adjustments, grant.at)
         except LimitsUnavailableError as error:
             return _log_uncounted(error)
         return True
@@ -168,7 +158,8 @@ class Limits:
     async def settle_async(self, grant: Grant, usage: TokenUsage | None, *, requests: int = 1) -> bool:
         """Do what `settle` does, without blocking the event loop."""
         try:
-            await self._settle_async(_adjustments(grant, usage, requests), grant.at)
+            if adjustments := _adjustments(grant, usage, requests):
+                await self._counters.settle_async(adjustments, grant.at)
         except LimitsUnavailableError as error:
             return _log_uncounted(error)
         return True
@@ -185,38 +176,26 @@ class Limits:
         """Apply what a provider reports: the remaining amount in the headers of a reply, or a rate-limit error with the
         time to wait. This only ever delays requests. If the counters cannot be reached, that is only logged."""
         if notices := self._read_notices(model, headers_or_error):
-            if self._local_counters is not None:
-                self._local_counters.apply_notices(notices)
-                return
             try:
-                self._redis.apply_notices(notices)
+                self._counters.apply_notices(notices)
             except LimitsUnavailableError as error:
                 _log_uncounted(error)
 
     async def observe_async(self, model: str, headers_or_error: Mapping[str, str] | ProviderError) -> None:
         """Do what `observe` does, without blocking the event loop."""
-        if self._local_counters is not None:
-            self.observe(model, headers_or_error)
-        elif notices := self._read_notices(model, headers_or_error):
+        if notices := self._read_notices(model, headers_or_error):
             try:
-                await self._redis.apply_notices_async(notices)
+                await self._counters.apply_notices_async(notices)
             except LimitsUnavailableError as error:
                 _log_uncounted(error)
 
     def close(self) -> None:
         """Close the connections of sync calls; a later call opens new ones."""
-        if self._redis_counters is not None:
-            self._redis_counters.close()
+        self._counters.close()
 
     async def close_async(self) -> None:
         """Close the connections of sync calls and of this event loop."""
-        if self._redis_counters is not None:
-            await self._redis_counters.close_async()
-
-    @property
-    def _redis(self) -> RedisCounters:
-        assert self._redis_counters is not None
-        return self._redis_counters
+        await self._counters.close_async()
 
     @property
     def _max_wait_us(self) -> int:
@@ -251,18 +230,6 @@ class Limits:
             )
         tokens = max((count for bucket, count in reserved if bucket.unit == "tokens"), default=0)
         return Grant(model, tokens, wait, result.at, tuple(reserved))
-
-    def _settle(self, adjustments: Sequence[Adjustment], at: int) -> None:
-        if adjustments and self._local_counters is not None:
-            self._local_counters.settle(adjustments, at)
-        elif adjustments:
-            self._redis.settle(adjustments, at)
-
-    async def _settle_async(self, adjustments: Sequence[Adjustment], at: int) -> None:
-        if self._local_counters is not None:
-            self._settle(adjustments, at)
-        elif adjustments:
-            await self._redis.settle_async(adjustments, at)
 
     def _read_notices(self, model: str, headers_or_error: Mapping[str, str] | ProviderError) -> list[Notice]:
         if isinstance(headers_or_error, ProviderError):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from dragoman.adapter.errors import BudgetExceededError, DragomanError, MalformedReplyError, RateLimitError
+from dragoman.canonical.blocks import replace_fields
 from dragoman.canonical.events import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
@@ -80,13 +81,14 @@ class MaxUsage:
     def total(self) -> TokenUsage:
         """The most that the reply could report. What is unbounded is `TokenUsage.unread`, so that it has no price."""
         inputs = {name: getattr(self.input, name) for name in _INPUT_BUCKETS if getattr(self.input, name)}
-        return self.input.model_copy(
-            update={
+        return replace_fields(
+            self.input,
+            {
                 **{name: tokens + self.more_input for name, tokens in inputs.items()},
                 "output_tokens": self.output_tokens,
                 "server_tools": dict(self.tool_calls),
                 "unread": self.unbounded,
-            }
+            },
         )
 
 

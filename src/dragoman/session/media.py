@@ -105,6 +105,8 @@ class MediaFiles:
         self._fetched: dict[str, FetchedMedia] = {}
         self._filled: dict[tuple[str, Kinds], tuple[Message, Message]] = {}
         self._measures = HistoryMeasures()
+        self._inlined: dict[Kinds, GrowingMessages] = {}
+        """What was returned last, by fetched kinds."""
         self._read: dict[Kinds, tuple[list[Message], tuple[int, ...], bool]] = {}
         """The history that was looked through last, the places of messages that name files, and whether it holds large
         media, by fetched kinds."""
@@ -138,6 +140,9 @@ class MediaFiles:
         self._read[fetched] = list(history), places, is_large
         inlined = GrowingMessages(history)
         inlined.measures = self._measures
+        if read and (before := self._inlined.get(fetched)) is not None:
+            inlined.continues, before.continues = before, None  # a chain would keep all of them
+        self._inlined[fetched] = inlined
         for place in places:
             inlined[place] = self._message(inlined[place], fetched)
         inlined.is_large = is_large or any(_is_large(inlined[place].content) for place in places)

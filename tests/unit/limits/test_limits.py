@@ -102,7 +102,7 @@ def test_an_interrupted_wait_takes_nothing() -> None:
     limits = Limits(Limit(requests=60, tokens=600, burst=0.01), timing=clock.timing)
     limits.acquire(GPT, 6)
     impatient = Limits(limits.limits, timing=clock.timing)
-    impatient._local_counters = limits._local_counters
+    impatient._counters = limits._counters
     object.__setattr__(impatient._timing, "sleep", fail)
     object.__setattr__(impatient._timing, "sleep_async", fail_async)
     for _ in range(3):

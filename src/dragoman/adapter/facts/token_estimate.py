@@ -310,6 +310,8 @@ class GrowingMessages(list[Message]):
     no message is measured twice. A list with other messages is another list."""
 
     measures: "HistoryMeasures"
+    continues: "GrowingMessages | None" = None
+    """The list of the request before, which this one begins with, if that is known."""
     is_large: bool = False
     """Whether it holds large media, which take long to write."""
 
@@ -320,13 +322,13 @@ class HistoryMeasures:
     def __init__(self) -> None:
         self._measured: tuple[list[Message], ContentMeasures] = [], ContentMeasures()
 
-    def update(self, messages: list[Message]) -> "ContentMeasures":
+    def update(self, messages: GrowingMessages) -> "ContentMeasures":
         """Return the measures of these messages, which are not changed later."""
         known, measures = self._measured
         if known is messages:
             return measures
-        # Equal messages have equal measures, and a comparison of a message with itself takes no time.
-        if len(known) > len(messages) or known != messages[: len(known)]:
+        # Equal messages have equal measures.
+        if known is not messages.continues and known != messages[: len(known)]:
             known, measures = [], ContentMeasures()
         if new := messages[len(known) :]:
             measures = measures.copy()

@@ -290,7 +290,9 @@ class RequestBuilder:
 
     def finish_function(self, tool: ToolDefinition, encoded: dict[str, Any]) -> dict[str, Any]:
         """Add the fields of a function that the adapter's encoder does not write."""
-        return encoded if self.tools is None else self.tools.finish_function(tool, encoded)
+        if self.tools is None or (tool.strict is None and not tool.defer_loading and not tool.extra):
+            return encoded
+        return self.tools.finish_function(tool, encoded)
 
     def record_block_loss(
         self, turn: Turn, index: int, kind: LossKind, reason: str, severity: Severity = Severity.WARNING

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from dragoman import Budget, DragomanError, Limit, Limits, Session
+from dragoman.limits.limit import LocalCounters
 from dragoman.testing.faults.server import FaultyServer, HttpReply, Pause, ReceivedRequest, json_reply, sse_reply
 from dragoman.transport.engines.network import resolver
 from dragoman.transport.retry import RetryQuota
@@ -122,8 +123,8 @@ def test_a_session_from_before_a_fork_goes_on_in_the_child() -> None:
 def test_a_lock_that_a_thread_holds_does_not_stop_a_child() -> None:
     """Budgets, limits and retries work in the child, whatever other threads did at the moment of the fork."""
     budget, limits, quota = Budget(usd=1), Limits([Limit(requests=10)]), RetryQuota()
-    counters = limits._local_counters
-    assert counters is not None
+    counters = limits._counters
+    assert isinstance(counters, LocalCounters)
     locks = [counters._lock, budget._lock, quota._lock, resolver._lock]
     held, done = threading.Event(), threading.Event()
 
