@@ -75,9 +75,9 @@ def build_endpoint_class(name: str, row: EndpointRow) -> type[Adapter]:
 
 
 def _build_api_class(title: str, name: str, row: EndpointRow, api: str) -> type[ChatAdapter] | type[ResponsesAdapter]:
-    reads = row.default.get("thinking_policy", {}).get(
-        "reads_from", ["{provider}:*"] if _replays_thinking(row, api) else []
-    )
+    # A model's own thinking goes back to it on these wires.
+    replays_thinking = api == "responses" or row.dialect.reasoning_details or row.dialect.reasoning_replay != "never"
+    reads = row.default.get("thinking_policy", {}).get("reads_from", ["{provider}:*"] if replays_thinking else [])
     own = {
         "thinking_policy": {"reads_from": [pattern.replace("{provider}", name) for pattern in reads]},
         "supports_batch_api": "absent",  # the wire of a chat has no files and batches
@@ -100,8 +100,3 @@ def _build_api_class(title: str, name: str, row: EndpointRow, api: str) -> type[
 
 def _class_fields(name: str, row: EndpointRow) -> dict[str, Any]:
     return {"provider": name, "endpoint": row.endpoint, "telemetry_name": row.telemetry_name or name}
-
-
-def _replays_thinking(row: EndpointRow, api: str) -> bool:
-    """Whether a model's own thinking goes back to it on this wire."""
-    return api == "responses" or row.dialect.reasoning_details or row.dialect.reasoning_replay != "never"

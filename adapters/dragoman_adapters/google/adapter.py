@@ -102,11 +102,8 @@ class GoogleAdapter(WireAdapter):
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
         """Decode the assistant's message, also from a stream that came as one JSON array."""
-        if response.status < 400 and response.body.lstrip().startswith(b"["):
-            return self._decode_json_stream(response, context)
-        return super().from_wire_response(response, context)
-
-    def _decode_json_stream(self, response: WireResponse, context: RequestContext) -> Message:
+        if response.status >= 400 or not response.body.lstrip().startswith(b"["):
+            return super().from_wire_response(response, context)
         from dragoman.adapter.replies.stream_decoder import replay  # imported late: only streams need it
 
         last = replay(self.decoder(context), [response.body])[-1]

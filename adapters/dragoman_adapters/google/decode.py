@@ -139,7 +139,8 @@ def _decode_content(
         if type(part) is dict and part.keys() == _PLAIN_FIELDS:
             blocks.append(text_block(part["text"]))  # as below: a plain text leaves nothing else to note
             continue
-        call = _function_call(part)
+        call = part.get("functionCall") or part.get("function_call")
+        call = call if isinstance(call, dict) else None
         wire_id = call.get("id") if call else None
         place = index if candidate == 0 else (candidate, index)
         block = decode_blocks.decode_block(part, reply.call_id(place, wire_id) if call else "", reply.provider)
@@ -165,11 +166,6 @@ def _join_texts(parts: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], l
             joined.append((part, []))
         joins = is_text
     return joined
-
-
-def _function_call(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    call = part.get("functionCall") or part.get("function_call")
-    return call if isinstance(call, dict) else None
 
 
 def finish_reason_name(native: Any, facts: Mapping[str, Any]) -> str | None:

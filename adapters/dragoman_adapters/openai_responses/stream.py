@@ -407,17 +407,17 @@ class ResponsesStreamDecoder(StreamDecoder):
         output = native.get("output") or [item.to_native() for item in self._items]
         for index, final in enumerate(output):
             yield from self._done(final, index)
-        final = {**native, "output": [self._as_streamed(item, index) for index, item in enumerate(output)]}
+        items = []
+        for index, ended in enumerate(output):
+            item = self._find_item(ended, index)
+            streamed = item.native.get("encrypted_content") if item is not None else None
+            # The final object has another encryption of the signature than the events.
+            signed = streamed and ended.get("encrypted_content")
+            items.append({**ended, "encrypted_content": streamed} if signed else ended)
+        final = {**native, "output": items}
         if (usage := decode.decode_usage(final)) is not None:
             yield UsageUpdate(self._reply.message_id, usage)
         yield MessageComplete(decode.decode_message(final, self._reply))
-
-    def _as_streamed(self, final: dict[str, Any], index: int) -> dict[str, Any]:
-        """Return a final item with the signature of its events: the final object has another encryption of it."""
-        item = self._find_item(final, index)
-        if item is not None and (streamed := item.native.get("encrypted_content")) and final.get("encrypted_content"):
-            return {**final, "encrypted_content": streamed}
-        return final
 
 
 def _without_output(native: dict[str, Any]) -> dict[str, Any]:

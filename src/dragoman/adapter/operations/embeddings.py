@@ -290,7 +290,9 @@ class EmbeddingAdapter(ABC):
             inputs = [prefix + each if isinstance(each, str) else each for each in inputs]
         path, body = self.encode(inputs, options)
         body = {name: value for name, value in deep_merge(body, options.extra).items() if value is not ...}
-        return WireRequest("POST", path, wirejson.dumps(body), _headers(options.headers), losses=losses)
+        own_headers = {name.lower(): value for name, value in options.headers.items()}
+        headers = {"content-type": "application/json", **own_headers}
+        return WireRequest("POST", path, wirejson.dumps(body), headers, losses=losses)
 
     def from_wire_response(
         self, response: WireResponse, inputs: Sequence[EmbeddingInput], options: EmbeddingOptions
@@ -370,10 +372,6 @@ def describe_dimensions(facts: EmbeddingCapabilities) -> str:
     if facts.dimension_range is not None:
         return f"it has {facts.dimension_range[0]} to {facts.dimension_range[1]}"
     return f"it has {facts.dimensions} alone"
-
-
-def _headers(headers: Mapping[str, str]) -> dict[str, str]:
-    return {"content-type": "application/json", **{name.lower(): value for name, value in headers.items()}}
 
 
 _TOLERANCE = 1.25

@@ -374,6 +374,8 @@ async def decode_batches_async(
     clock: Callable[[], float] = time.monotonic,
 ) -> AsyncGenerator[Sequence[StreamEvent], None]:
     """The async twin of `decode_batches`. Other tasks run after every few milliseconds of work."""
+    import asyncio  # sync programs do not need it
+
     stall_timer = _StallTimer(decoder, idle_timeout, clock)
     gave_way_at, unmeasured = clock(), 0
     try:
@@ -387,7 +389,7 @@ async def decode_batches_async(
                 if unmeasured >= _SLICE:
                     unmeasured = 0
                     if clock() - gave_way_at > _WORK_SECONDS:
-                        await _give_way()
+                        await asyncio.sleep(0)
                         gave_way_at = clock()
             stall_timer.check(chunk)
             del chunk, piece, events  # a stream that pauses holds none
@@ -404,12 +406,6 @@ def _slices(chunk: bytes, size: int) -> Sequence[bytes] | Iterator[bytes]:
     if len(chunk) <= size:
         return (chunk,)
     return (chunk[start : start + size] for start in range(0, len(chunk), size))
-
-
-async def _give_way() -> None:
-    import asyncio  # sync programs do not need it
-
-    await asyncio.sleep(0)
 
 
 _MIN_PROGRESS_BYTES = 256

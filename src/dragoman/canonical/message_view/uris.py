@@ -176,15 +176,12 @@ def read_authority(authority: str, scheme: str) -> tuple[str, str]:
     else:
         host, _, port = host.partition(":")
         host = _read_host(host) if scheme in DEFAULT_PORTS or scheme == "file" else _read_other_host(host)
-    if port and (number := _read_port(port)) != DEFAULT_PORTS.get(scheme):
-        host = f"{host}:{number}"
+    if port:
+        if not _PORT.fullmatch(port) or int(port) > _MAX_PORT:
+            raise AmbiguousUriError("its port is not a number up to 65535")
+        if int(port) != DEFAULT_PORTS.get(scheme):
+            host = f"{host}:{int(port)}"
     return _encode(_decode(user)), host
-
-
-def _read_port(text: str) -> int:
-    if not _PORT.fullmatch(text) or int(text) > _MAX_PORT:
-        raise AmbiguousUriError("its port is not a number up to 65535")
-    return int(text)
 
 
 def _read_host(host: str) -> str:
