@@ -114,9 +114,11 @@ class EncodeCache:
 
     is_shared = False
     """Whether several requests use it, each with its own id map."""
+    prefixes: dict[Hashable, EncodedPrefix]
+    """What is cached, by target."""
 
     def __init__(self) -> None:
-        self.prefixes: dict[Hashable, EncodedPrefix] = {}
+        self.prefixes = {}
 
     def find(
         self, target: Hashable, tool_ids: ToolIdMap, messages: Sequence[Message], lead: int
