@@ -173,6 +173,9 @@ def sort_results(handle: BatchHandle, results: Iterable[tuple[str, BatchResult]]
     return [by_id[custom_id] for custom_id in handle.custom_ids]
 
 
+# Each request of a batch is a turn in the events of its client, which ends when its answer is fetched.
+
+
 def report_request(reports: CallReports, adapter: Adapter, request: PreparedRequest) -> None:
     """Report that a turn starts. One that is denied has ended."""
     if not reports.is_on:

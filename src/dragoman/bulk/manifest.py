@@ -54,8 +54,8 @@ from dragoman.store.columns import decode_optional, encode_optional
 from dragoman.store.database import Database
 from dragoman.store.errors import StoreError
 
-_OUTCOME_COLUMNS = tuple(name for name in Outcome.__slots__ if name not in ("model_no", "row_no", "labels"))
 _USAGE_COLUMNS = tuple(RowUsage.__slots__)
+_OWN_COLUMNS = tuple(name for name in Outcome.__slots__ if name not in ("model_no", "row_no", "labels", "paid"))
 _PAGE_SIZE = 1_000
 _ADVISORY_LOCK = 7021780
 """PostgreSQL's lock for one program at a time that creates the tables."""
@@ -285,12 +285,12 @@ class Manifest:
             settled = (
                 update(answers)
                 .where(self._row_condition)
-                .values({name: bindparam(f"new_{name}") for name in _OUTCOME_COLUMNS})
+                .values({name: bindparam(f"new_{name}") for name in (*_OWN_COLUMNS, *_USAGE_COLUMNS)})
                 .values(labels=func.coalesce(bindparam("new_labels", type_=Text), answers.c.labels))
             )
             rows = []
             for each in outcomes:
-                values = {name: getattr(each, name) for name in _OUTCOME_COLUMNS}
+                values = {name: getattr(each, name) for name in _OWN_COLUMNS} | asdict(each.paid)
                 values |= {"answer": encode_optional(each.answer), "error": encode_optional(each.error)}
                 values |= {
                     "state": each.state.value,

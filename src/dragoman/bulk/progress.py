@@ -96,9 +96,9 @@ class ProgressTracker:
             self._done += 1
             self._remaining[model] -= 1
             self._errors += outcome.state is State.FAILED
-            if outcome.cost_usd is not None:
+            if (cost := outcome.paid.cost_usd) is not None:
                 count, usd = self._costs.get(model, (0, Decimal(0)))
-                self._costs[model] = (count + 1, usd + outcome.cost_usd)
+                self._costs[model] = (count + 1, usd + cost)
         self._finished.set()
         now = time.monotonic()
         if not self._recent or now - self._notified_at >= _NOTIFY_INTERVAL:

@@ -5,7 +5,7 @@ Times are microseconds since 1970, UTC; money is US dollars.
 
 import string
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from hashlib import blake2b
@@ -204,7 +204,7 @@ class LostRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """The outcome of a row. ``ms`` is the time of the request that decided it; ``tries`` is the number of requests, and
-    tokens and cost are those of all their replies."""
+    ``paid`` is what all their replies cost."""
 
     model_no: int
     row_no: int
@@ -215,12 +215,7 @@ class Outcome:
     error: str | None = None
     error_class: str | None = None
     retryable: bool = False
-    cost_usd: Decimal | None = None
-    cost_status: str | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cached_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
+    paid: RowUsage = NOTHING_PAID
     ms: int | None = None
     tries: int = 1
     labels: frozenset[str] | None = None
@@ -249,7 +244,7 @@ def answered_outcome(claim: Claim, reply: Message, ms: int | None, tries: int, u
         ms=ms,
         tries=tries,
         labels=reply.metadata.labels or None,
-        **asdict(usage),
+        paid=usage,
     )
 
 
@@ -263,7 +258,7 @@ def invalid_outcome(claim: Claim, reply: str, correction: str, tries: int, usage
         answer=reply,
         error=correction,
         tries=tries,
-        **asdict(usage),
+        paid=usage,
     )
 
 
@@ -287,15 +282,8 @@ def failed_outcome(
         retryable=isinstance(error, ProviderError) and error.retryable,
         ms=ms,
         tries=tries,
-        **asdict(RowUsage.total(billed) if billed else RowUsage.of(None)),
+        paid=RowUsage.total(billed) if billed else RowUsage.of(None),
     )
-
-
-def partial_usages(error: DragomanError) -> list[RowUsage]:
-    """Return the usage of the reply that the error interrupted, if it is known."""
-    partial = error.partial if isinstance(error, ProviderError) else None
-    known = partial.usage if isinstance(partial, Message) else None
-    return [] if known is None else [RowUsage.of(known.as_lower_bound())]
 
 
 def sum_known(*amounts: Decimal | None) -> Decimal | None:

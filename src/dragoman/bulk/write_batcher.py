@@ -59,8 +59,8 @@ class WriteBatcher:
         """Say in an error of the manifest what was paid for and is not stored. Returns the error."""
         answers = [each for each in self._unsaved if each.tries]
         if answers:
-            usd = sum((each.cost_usd or Decimal(0) for each in answers), Decimal(0))
-            cost = f"${usd:.4f}" if all(each.cost_usd is not None for each in answers) else "at an unknown cost"
+            usd = sum((each.paid.cost_usd or Decimal(0) for each in answers), Decimal(0))
+            cost = f"${usd:.4f}" if all(each.paid.cost_usd is not None for each in answers) else "at an unknown cost"
             rows = "1 row was" if len(answers) == 1 else f"{len(answers)} rows were"
             told = f"{rows} answered and billed ({cost}) since then, and the next run sends them again"
             error.args = (f"{error}; {told}",)

@@ -1,5 +1,5 @@
-"""Apply what a plugin returned, content and extensions, and enforce what it may change. Source:
-docs/reference/cmf.md#merging.
+"""Apply what a plugin returned, and enforce what it may change: of a message the content only, not ids, role or
+metadata; of the extensions what the tiers allow. Source: docs/reference/cmf.md#merging.
 """
 
 import copy

@@ -76,8 +76,8 @@ class Pipeline:
         self._by_hook = {hook: HookPlugins([each for each in declared if hook in each.hooks]) for hook in Hook}
         self._hooks = frozenset(hook for each in declared for hook in each.hooks)
         self._shared = FilterCache()
-        self.signed: Literal["drop", "deny"] = signed
-        self.unknown: Literal["deny", "drop"] = unknown
+        self.signed = signed
+        self.unknown = unknown
         self.denied_calls = denied_calls
         self.grants = expand_capabilities((grants,) if isinstance(grants, str) else grants)
 

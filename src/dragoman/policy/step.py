@@ -233,7 +233,9 @@ def compile_globs(patterns: Iterable[str]) -> tuple[Glob, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingRequest:
-    """A request as it would leave. ``labels`` are those of all its content."""
+    """A request as it would leave, for the decision about it (`dragoman.attempt.decision`). ``labels`` are those of all
+    its content.
+    """
 
     adapter: Adapter
     messages: Sequence[Message]

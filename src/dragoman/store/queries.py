@@ -10,6 +10,7 @@ from sqlalchemy import (
     Connection,
     RowMapping,
     Select,
+    Table,
     and_,
     bindparam,
     func,
@@ -114,12 +115,7 @@ def search(
     if not folded_query:
         return ()
     selected = select(messages).where(_contains(folded_query, sqlite=sqlite, indexed=indexed))
-    if session_id is not None:
-        selected = selected.where(messages.c.session_id == encode_text(session_id))
-    if user_id is not None:
-        of_user = select(sessions.c.id).where(sessions.c.user_id == encode_text(user_id))
-        selected = selected.where(messages.c.session_id.in_(of_user))
-    newest = selected.order_by(messages.c.created_at.desc(), messages.c.session_id.desc(), messages.c.seq.desc())
+    newest = _newest(selected, messages, user_id, session_id)
     rows = _rows(connection, newest.limit(_check_limit(limit)))
     return tuple(SearchHit(decode_text(row["session_id"]), row["seq"], message_from_row(row)) for row in rows)
 
@@ -130,15 +126,18 @@ def calls(
     """Return the calls of that status, the newest first."""
     is_status = tool_calls.c.status == bindparam("status", status, literal_execute=True)  # for the index of the status
     selected = select(tool_calls).where(is_status)
+    newest = _newest(selected, tool_calls, user_id, session_id).order_by(tool_calls.c.position)
+    return tuple(map(call_from_row, _rows(connection, newest.limit(_check_limit(limit)))))
+
+
+def _newest(selected: Select[Any], table: Table, user_id: str | None, session_id: str | None) -> Select[Any]:
+    """Return the query for the rows of this user's sessions, or of this session, the newest first."""
     if session_id is not None:
-        selected = selected.where(tool_calls.c.session_id == encode_text(session_id))
+        selected = selected.where(table.c.session_id == encode_text(session_id))
     if user_id is not None:
         of_user = select(sessions.c.id).where(sessions.c.user_id == encode_text(user_id))
-        selected = selected.where(tool_calls.c.session_id.in_(of_user))
-    newest = selected.order_by(
-        tool_calls.c.created_at.desc(), tool_calls.c.session_id.desc(), tool_calls.c.seq.desc(), tool_calls.c.position
-    )
-    return tuple(map(call_from_row, _rows(connection, newest.limit(_check_limit(limit)))))
+        selected = selected.where(table.c.session_id.in_(of_user))
+    return selected.order_by(table.c.created_at.desc(), table.c.session_id.desc(), table.c.seq.desc())
 
 
 def unfinished(connection: Connection, *, limit: int) -> tuple[str, ...]:

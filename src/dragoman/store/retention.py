@@ -38,6 +38,11 @@ KEPT_METADATA = (
 
 
 def delete_user(connection: Connection, user_id: str, now: int) -> UserDeletion:
+    """Delete the user's sessions, and the user's words in the sessions of others.
+
+    A session of others keeps its order and its ids, so that it can be continued: of a user's message there, the content
+    is replaced, the calls lose their input, and the metadata names nobody.
+    """
     if not isinstance(user_id, str) or not user_id:
         raise StoreError("name the user whose data is to be deleted")
     user = encode_text(user_id)

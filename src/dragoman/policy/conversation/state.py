@@ -40,7 +40,12 @@ from dragoman.transport.request_validation import validate_headers
 
 
 class PolicyHeaders:
-    """The headers written for the next request. ``http`` is the slot as the program gave it."""
+    """Adds the headers that plugins write into the http slot to the request (docs/reference/cmf.md#headers).
+
+    Each request starts with the slot as the program gave it, ``http``: those headers belong to the request that the
+    program itself answers, and are never sent. Headers that plugins add or change during the input hooks go with that
+    request and its retries, and with no request to another provider.
+    """
 
     def __init__(self, http: HttpExtension | None) -> None:
         self.given = http
@@ -116,7 +121,11 @@ _ById = dict[str, Message]
 
 
 class SeenMessages:
-    """Messages by their ids, each in the form that was judged: another one with its id has not been seen."""
+    """Which messages the plugins have judged, and for which models: they judge them again for a model that has not
+    received them.
+
+    Messages are known by their ids, each in the form that was judged: another one with its id has not been seen.
+    """
 
     def __init__(self) -> None:
         self.judged: _ById = {}

@@ -95,7 +95,8 @@ _DOMAINS = ("internal", "external", "privileged")
 
 
 class ObjectAccess(Plugin):
-    """Denies use that the profiles in ``extensions.security.objects`` do not allow, in advance.
+    """Denies use of tools, prompts and resources that the profiles in ``extensions.security.objects`` do not
+    allow, in advance. Source: docs/reference/cmf.md#object-profiles.
 
     ``trust_domains`` are the allowed ones; an entity without a trust domain is in none of them.
     ``data_scope`` are the fields that entities may read or return; a profile that names another one is denied.
