@@ -64,6 +64,8 @@ _MAX_SHOWN = 12
 _MAX_REASONS = 4096
 """Different reasons that are counted apart. All others are one."""
 _OTHER = "other reasons"
+_SMALL = 4 * 1024 * 1024
+"""Bytes of files that are converted without showing the progress."""
 
 
 def writable_formats() -> list[str]:
@@ -369,10 +371,6 @@ class LineWriter:
                 _put_in_place(temporary, self._path, overwrite=self._overwrite)
         finally:
             temporary.unlink(missing_ok=True)
-
-
-_SMALL = 4 * 1024 * 1024
-"""Bytes of files that are converted without showing the progress."""
 
 
 def convert(

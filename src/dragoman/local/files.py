@@ -93,50 +93,6 @@ def has_digest(path: Path, sha256: str) -> bool:
         return hashlib.file_digest(stream, "sha256").hexdigest() == sha256
 
 
-def context_length(path: Path) -> int | None:
-    """Return the context length in tokens; None if the file does not state it. Raises ValueError if it is not a GGUF
-    file."""
-    with path.open("rb") as stream:
-        if stream.read(len(_MAGIC)) != _MAGIC:
-            raise ValueError(f"{path} is not a GGUF file")
-        _version, _tensors, entries = struct.unpack("<IQQ", _read(stream, 20))
-        for _ in range(entries):
-            key = _read(stream, _length(stream)).decode("utf-8", "replace")
-            (kind,) = struct.unpack("<I", _read(stream, 4))
-            if key.endswith(".context_length") and kind in _INTEGERS:
-                return int(struct.unpack(_INTEGERS[kind], _read(stream, _SIZES[kind]))[0])
-            _skip(stream, kind)
-    return None
-
-
-def _skip(stream: BinaryIO, kind: int) -> None:
-    if kind == _STRING:
-        stream.seek(_length(stream), 1)
-    elif kind == _ARRAY:
-        (inner,) = struct.unpack("<I", _read(stream, 4))
-        count = _length(stream)
-        if inner in _SIZES:
-            stream.seek(count * _SIZES[inner], 1)
-        else:
-            for _ in range(count):
-                _skip(stream, inner)
-    elif kind in _SIZES:
-        stream.seek(_SIZES[kind], 1)
-    else:
-        raise ValueError(f"a GGUF value of the unknown kind {kind}")
-
-
-def _length(stream: BinaryIO) -> int:
-    return int(struct.unpack("<Q", _read(stream, 8))[0])
-
-
-def _read(stream: BinaryIO, count: int) -> bytes:
-    data = stream.read(count)
-    if len(data) < count:
-        raise ValueError("the GGUF file is cut off")
-    return data
-
-
 def notify_terminal(text: str) -> None:
     """Log a slow step, and print it to standard error if that is a terminal."""
     logger.info("%s", text)
@@ -188,3 +144,47 @@ def _unpack(requirement: str, folder: str) -> None:
         raise ConfigurationError(
             f"{requirement} could not be downloaded: {output[-1] if output else 'no reason given'}"
         )
+
+
+def context_length(path: Path) -> int | None:
+    """Return the context length in tokens; None if the file does not state it. Raises ValueError if it is not a GGUF
+    file."""
+    with path.open("rb") as stream:
+        if stream.read(len(_MAGIC)) != _MAGIC:
+            raise ValueError(f"{path} is not a GGUF file")
+        _version, _tensors, entries = struct.unpack("<IQQ", _read(stream, 20))
+        for _ in range(entries):
+            key = _read(stream, _length(stream)).decode("utf-8", "replace")
+            (kind,) = struct.unpack("<I", _read(stream, 4))
+            if key.endswith(".context_length") and kind in _INTEGERS:
+                return int(struct.unpack(_INTEGERS[kind], _read(stream, _SIZES[kind]))[0])
+            _skip(stream, kind)
+    return None
+
+
+def _skip(stream: BinaryIO, kind: int) -> None:
+    if kind == _STRING:
+        stream.seek(_length(stream), 1)
+    elif kind == _ARRAY:
+        (inner,) = struct.unpack("<I", _read(stream, 4))
+        count = _length(stream)
+        if inner in _SIZES:
+            stream.seek(count * _SIZES[inner], 1)
+        else:
+            for _ in range(count):
+                _skip(stream, inner)
+    elif kind in _SIZES:
+        stream.seek(_SIZES[kind], 1)
+    else:
+        raise ValueError(f"a GGUF value of the unknown kind {kind}")
+
+
+def _length(stream: BinaryIO) -> int:
+    return int(struct.unpack("<Q", _read(stream, 8))[0])
+
+
+def _read(stream: BinaryIO, count: int) -> bytes:
+    data = stream.read(count)
+    if len(data) < count:
+        raise ValueError("the GGUF file is cut off")
+    return data

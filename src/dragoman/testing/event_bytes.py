@@ -36,6 +36,15 @@ class Framing(StrEnum):
         return self is not Framing.AWS
 
 
+CONTENT_TYPES = {
+    Framing.SSE: "text/event-stream",
+    Framing.LINES: "application/x-ndjson",
+    Framing.ARRAY: "application/json",
+    Framing.AWS: "application/vnd.amazon.eventstream",
+}
+"""The content type of each framing."""
+
+
 def detect_framing(body: bytes) -> Framing:
     """Detect the framing from a stream's first bytes."""
     start = body.removeprefix(BOM).lstrip()[:1]

@@ -26,6 +26,8 @@ _TIMEOUT = 5.0
 """Seconds for one address."""
 _MAX_SKEW = 300
 """Seconds between the clocks: signed requests are refused from here on."""
+_SECONDS = 15.0
+"""For the credentials of one provider."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +134,6 @@ def check_redis(url: str) -> Findings:
         yield problem("redis", f"{show_address(url)}: {mask_secrets(str(error))}", "check the URL and the server")
     else:
         yield ok("redis", f"{show_address(url)} replies")
-
-
-_SECONDS = 15.0
-"""For the credentials of one provider."""
 
 
 @dataclass(frozen=True, slots=True)

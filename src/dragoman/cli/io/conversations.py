@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -133,14 +134,12 @@ class ConversationLog:
         Raises as `find` does.
         """
         having = None if words is None else {hit.session_id for hit in self._store.search(words, limit=_MAX_HITS)}
-        found: list[tuple[int, SessionRecord]] = []
-        for number, record in enumerate(self._all(), 1):
-            title = (record.title or "").casefold()
-            if having is None or record.id in having or (words or "").casefold() in title:
-                found.append((number, record))
-                if len(found) == most:
-                    break
-        return found
+        found = (
+            (number, record)
+            for number, record in enumerate(self._all(), 1)
+            if having is None or record.id in having or (words or "").casefold() in (record.title or "").casefold()
+        )
+        return list(islice(found, most))
 
     def _all(self) -> "Iterator[SessionRecord]":
         """Yield the conversations of the command line. One whose only turn has failed is none."""

@@ -83,7 +83,13 @@ class MarkdownWriter:
             self._print(block)
         if self._blocks.rest.strip() and (now := time.monotonic()) - self._refreshed >= _REFRESH_SECONDS:
             self._refreshed = now
-            self._show(self._blocks.rest)
+            if self._live is None:
+                self._live = Live(
+                    console=self._out, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+                )
+                self._live.start()
+            tail = self._blocks.rest.rstrip("\n").split("\n")[-min(_MAX_TAIL, max(self._out.height - 2, 1)) :]
+            self._live.update(Text("\n".join(tail)), refresh=True)
 
     def end(self) -> None:
         rest, self._blocks = self._blocks.rest, MarkdownBlocks()
@@ -106,15 +112,6 @@ class MarkdownWriter:
         )
         self._out.print(SegmentLines(lines, new_lines=True), end="")
         self._has_printed = True
-
-    def _show(self, rest: str) -> None:
-        if self._live is None:
-            self._live = Live(
-                console=self._out, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
-            )
-            self._live.start()
-        tail = min(_MAX_TAIL, max(self._out.height - 2, 1))
-        self._live.update(Text("\n".join(rest.rstrip("\n").split("\n")[-tail:])), refresh=True)
 
     def _stop(self) -> None:
         if self._live is not None:

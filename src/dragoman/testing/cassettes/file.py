@@ -91,6 +91,7 @@ RESPONSE_HEADERS = frozenset(
 )
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_UNREADABLE_OPERATIONS = frozenset({"count_tokens", "input_tokens", "countTokens"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,9 +248,6 @@ _Dumper.add_representer(
     str,
     lambda dumper, value: dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None),
 )
-
-
-_UNREADABLE_OPERATIONS = frozenset({"count_tokens", "input_tokens", "countTokens"})
 
 
 def read_reply(exchange: Exchange) -> Message | ProviderError | None:

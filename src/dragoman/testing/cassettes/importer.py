@@ -23,7 +23,7 @@ from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
 from dragoman.testing.cassettes.exchange import Exchange, RecordedResponse, parse_json
 from dragoman.testing.cassettes.file import RESPONSE_HEADERS, Recording, keep_headers, new_recording
 from dragoman.testing.cassettes.vcrpy import flatten_headers, to_bytes, to_recorded_request
-from dragoman.testing.event_bytes import BOM, Framing, detect_framing, event_payload, split_events
+from dragoman.testing.event_bytes import BOM, CONTENT_TYPES, Framing, detect_framing, event_payload, split_events
 
 SUFFIXES = (".yaml", ".yml", ".json", ".yaml.gz", ".yml.gz")
 _REDACTED = "**REDACTED**"
@@ -102,7 +102,12 @@ def _convert_pair(request: Mapping[str, Any], response: Mapping[str, Any]) -> tu
     uri = str(request["uri"])
     if _REDACTED in uri:
         uri = _guess_uri(sent, body)
-    kept = {"content-type": _content_type(body), **keep_headers(response_headers, RESPONSE_HEADERS)}
+    content_type = "application/json"
+    if body and parse_json(body) is None:
+        content_type = CONTENT_TYPES[detect_framing(body)]
+        if content_type == CONTENT_TYPES[Framing.SSE] and b"data:" not in body:
+            content_type = "text/plain"
+    kept = {"content-type": content_type, **keep_headers(response_headers, RESPONSE_HEADERS)}
     recorded = to_recorded_request(str(request["method"]).upper(), uri, sent, request_headers)
     written = next((value for name, value in response_headers.items() if name.lower() == "date"), None)
     try:
@@ -136,17 +141,6 @@ def _decompress(body: bytes, headers: Mapping[str, str]) -> bytes:
     except (OSError, EOFError, zlib.error):
         pass
     return body
-
-
-def _content_type(body: bytes) -> str:
-    match detect_framing(body) if body else None:
-        case Framing.AWS:
-            return "application/vnd.amazon.eventstream"
-        case Framing.SSE:
-            return "text/event-stream" if b"data:" in body else "text/plain"
-        case Framing.LINES if parse_json(body) is None:
-            return "application/x-ndjson"
-    return "application/json"
 
 
 def _guess_uri(request: bytes, response: bytes) -> str:

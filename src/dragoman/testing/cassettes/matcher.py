@@ -33,6 +33,8 @@ from dragoman.testing.cassettes.labels import Labels
 from dragoman.testing.cassettes.secrets import Scanner
 
 _UNNAMED = "any"
+_LONGEST = 120
+_BEFORE = 40
 _BOUNDARY = re.compile(rb"--([^\r\n]{1,70})\r?\n(?=[Cc]ontent-)")
 _PART_NAME = re.compile(r'(?i)(?<![\w*])(name|filename)="((?:[^"\\]|\\.)*)"')
 _TYPE = re.compile(r"(?im)^content-type:\s*([^;\r\n]+)")
@@ -289,10 +291,6 @@ def _decode_or_digest(body: bytes) -> Any:
         return body.decode()
     except UnicodeDecodeError:
         return {"bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}
-
-
-_LONGEST = 120
-_BEFORE = 40
 
 
 def differences(recorded: RecordedRequest, request: RecordedRequest, labels: Labels | None = None) -> list[str]:

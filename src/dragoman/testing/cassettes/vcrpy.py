@@ -55,15 +55,7 @@ def config() -> dict[str, Any]:
 def serialize(cassette: dict[str, Any], server: str) -> str:
     """Convert vcrpy's cassette to our file. Raises SecretFoundError."""
     exchanges = [
-        Exchange(
-            to_recorded_request(
-                item["request"]["method"],
-                item["request"]["uri"],
-                item["request"]["body"],
-                item["request"]["headers"],
-            ),
-            to_recorded_response(item["response"]),
-        )
+        Exchange(to_recorded_request(**item["request"]), to_recorded_response(item["response"]))
         for item in cassette["interactions"]
     ]
     return file.dump_exchanges(exchanges, server=server, recorded=today())

@@ -29,6 +29,9 @@ SCHEMA = {
     "additionalProperties": False,
 }
 TOOL = ToolDefinition(name="look_up", description="Looks up how far it is.", input_schema=SCHEMA)
+_SHRINK_LIMIT = 400
+"""The maximum number of smaller histories to try."""
+_MAX_BLOCK_LENGTH = 160
 
 
 class NotTriedError(DragomanError):
@@ -178,10 +181,6 @@ def losses_of_message(losses: Sequence[Loss], message: Message) -> list[Loss]:
 
 CheckHistory = Callable[[Subject, History], Iterator[str]]
 """Yields the faults of an adapter's output for a history."""
-
-_SHRINK_LIMIT = 400
-"""The maximum number of smaller histories to try."""
-_MAX_BLOCK_LENGTH = 160
 
 
 def over_histories(check: CheckHistory) -> Callable[[Subject], Iterator[Trial]]:

@@ -21,6 +21,8 @@ from dragoman.testing.conformance.subject import Effort, Subject
 from dragoman.testing.conformance.wire import Wire
 
 _SIGNS = {Mark.HOLDS: "✓ holds", Mark.BROKEN: "✗ broken", Mark.NOT_TRIED: "· not tried"}
+KITS = "dragoman.conformance"
+"""The entry-point group with a package's suite for each of its providers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +186,6 @@ class AdapterConformance:
         if found.failed:
             report = "\n  ".join([f"{found.failed} of {found.tried} trials break it:", *found.faults])
             pytest.fail(f"{subject_of_the_law.model}, {law}: {law.statement}\n  {report}", pytrace=False)
-
-
-KITS = "dragoman.conformance"
-"""The entry-point group with a package's suite for each of its providers."""
 
 
 def find_suites(package: str, kit: str | None = None) -> tuple[type[AdapterConformance], ...]:

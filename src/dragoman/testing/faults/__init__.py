@@ -31,7 +31,6 @@ from dragoman.testing.faults.plan import (
     Stall,
     SwapEvents,
 )
-from dragoman.testing.faults.transport import AsyncFaultyTransport, FaultyTransport, Refusals, status_then_success
 
 if TYPE_CHECKING:
     from dragoman.testing.faults.recorded import (
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
         plans,
         reply_body,
     )
+    from dragoman.testing.faults.transport import AsyncFaultyTransport, FaultyTransport, Refusals, status_then_success
 
 __all__ = [
     "AsyncFaultyTransport",
@@ -73,13 +73,16 @@ __all__ = [
     "status_then_success",
 ]
 
+_OF_TRANSPORT = ("AsyncFaultyTransport", "FaultyTransport", "Refusals", "status_then_success")
+
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
 
     def __getattr__(name: str) -> Any:
-        """Return a name of ``recorded``, which is imported on first use: it needs PyYAML, and plans do not."""
+        """Return a name of ``transport`` or ``recorded``, which need httpx and PyYAML, and which plans do not need."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = value = getattr(import_module("dragoman.testing.faults.recorded"), name)
+        module = "transport" if name in _OF_TRANSPORT else "recorded"
+        globals()[name] = value = getattr(import_module(f"dragoman.testing.faults.{module}"), name)
         return value
 
 

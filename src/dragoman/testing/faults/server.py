@@ -28,7 +28,7 @@ from typing import Any, Self
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.testing.cassettes.file import Exchange
 from dragoman.testing.cassettes.replay import Cassette
-from dragoman.testing.event_bytes import Framing, detect_framing
+from dragoman.testing.event_bytes import CONTENT_TYPES, detect_framing
 from dragoman.testing.faults.plan import Plan
 from dragoman.testing.faults.recorded import RecordedReply, next_exchange, reply_body
 from dragoman.testing.faults.transport import BODY_HEADERS, Refusals
@@ -49,13 +49,6 @@ HANG_UP = ConnectionFault.HANG_UP
 """End the connection cleanly."""
 RESET = ConnectionFault.RESET
 """Reset the connection."""
-
-_CONTENT_TYPES = {
-    Framing.SSE: "text/event-stream",
-    Framing.LINES: "application/x-ndjson",
-    Framing.ARRAY: "application/json",
-    Framing.AWS: "application/vnd.amazon.eventstream",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +104,7 @@ def recorded_reply(recorded: RecordedReply, plan: Plan | None = None) -> HttpRep
     exchange, body = next_exchange(recorded), reply_body(recorded)
     status, recorded_headers = (exchange.response.status, exchange.response.headers) if exchange else (200, {})
     headers = {name.lower(): value for name, value in recorded_headers.items() if name.lower() not in BODY_HEADERS}
-    headers = {"content-type": _CONTENT_TYPES[detect_framing(body)], **headers}
+    headers = {"content-type": CONTENT_TYPES[detect_framing(body)], **headers}
     if plan is None:
         return HttpReply(status=status, headers=headers, body=body)
     steps: list[ReplyStep] = []
