@@ -502,11 +502,9 @@ class _Writer(PartWriter[AcpPart]):
             yield {"content_type": "text/plain", "content": "", "metadata": step}
         for fields in super()._candidates(block):
             if isinstance(block, TextBlock) and len(block.citations) == 1:
-                yield {**fields, "metadata": _citation(block.citations[0])}
+                # Without the span: its offset in the whole message is unknown here.
+                (cited,) = block.citations
+                source = {"url": cited.url, "title": cited.title, "description": cited.cited_text}
+                known = {name: text for name, text in source.items() if text is not None}
+                yield {**fields, "metadata": {"kind": "citation", **known}}
             yield fields
-
-
-def _citation(cited: Citation) -> Fields:
-    """Return a citation as ACP metadata, without the span: its offset in the whole message is unknown here."""
-    fields = {"url": cited.url, "title": cited.title, "description": cited.cited_text}
-    return {"kind": "citation", **{name: text for name, text in fields.items() if text is not None}}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock, ToolResultBlock
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolResultBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.document import copy_json_at, parse, validating
 from dragoman.formats.errors import FormatError
@@ -193,12 +193,10 @@ class _Log:
         row = rows[0]
         if row["content"] is not None:
             content = row["content"] if isinstance(row["content"], bytes) else str(row["content"]).encode()
-            source = MediaSource(kind="base64", data=base64.b64encode(content).decode())
-        elif row["url"] is not None:
-            source = MediaSource(kind="url", data=row["url"])
-        else:
-            source = MediaSource(kind="file_ref", data=to_text(row["path"]))
-        return media_block(source, row["type"])
+            return media_block("base64", base64.b64encode(content).decode(), row["type"])
+        if row["url"] is not None:
+            return media_block("url", row["url"], row["type"])
+        return media_block("file_ref", to_text(row["path"]), row["type"])
 
     def _exchange(self, row: Row, ids: ToolIdReader, name: str) -> list[Message]:
         """Return one response of an older version, preceded by its request: tool results, then the prompt."""

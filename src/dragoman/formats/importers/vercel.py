@@ -11,7 +11,6 @@ from typing import Any
 from dragoman.canonical.blocks import (
     Citation,
     ContentBlock,
-    MediaSource,
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
@@ -211,19 +210,15 @@ class _ModelMessageReader:
             case "image" | "file":
                 return list(read_file(part, "image", "data"))
             case "tool-call":
-                return [self._call(part)]
+                native_id, name = part.text("toolCallId"), part.required_text("toolName")
+                if part.flag("providerExecuted"):
+                    self._server_calls.add(native_id or name)
+                    return [provider_block(LIBRARY, name, part.whole())]
+                return [self._turns.call(native_id, name, part.take("input", "args"))]
             case "tool-result":
                 return [self._result(part)]
             case _:
                 return [provider_block(LIBRARY, kind, part.whole())]
-
-    def _call(self, part: Fields) -> ContentBlock:
-        native_id = part.text("toolCallId")
-        name = part.required_text("toolName")
-        if part.flag("providerExecuted"):
-            self._server_calls.add(native_id or name)
-            return provider_block(LIBRARY, name, part.whole())
-        return self._turns.call(native_id, name, part.take("input", "args"))
 
     def _result(self, part: Fields) -> ContentBlock:
         native_id, name = part.text("toolCallId"), part.text("toolName")
@@ -414,8 +409,7 @@ def read_file(part: Fields, *names: str) -> Iterator[ContentBlock]:
         tagged = part.adopt(value, f"{part.path}.{names[0]}")
         tag = tagged.text("type")
         if tag == "text":
-            source = MediaSource(kind="text", data=tagged.required_text("text"))
-            yield media_block(source, media_type or "text/plain", title=title)
+            yield media_block("text", tagged.required_text("text"), media_type or "text/plain", title=title)
             return
         if tag == "url":
             value = tagged.required_text("url")
@@ -430,7 +424,7 @@ def read_file(part: Fields, *names: str) -> Iterator[ContentBlock]:
     if value.startswith(("data:", "http:", "https:")):
         yield media_from_url(value, media_type, kind=kind, title=title)
     else:
-        yield media_block(MediaSource(kind="base64", data=value), media_type, kind=kind, title=title)
+        yield media_block("base64", value, media_type, kind=kind, title=title)
 
 
 def read_output(output: Fields) -> tuple[list[ContentBlock], bool]:

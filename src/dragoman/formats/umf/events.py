@@ -241,16 +241,12 @@ def _locate(message: Message, envelope: Envelope, event: MessageEvent, *, first:
         updates["id"] = event.message.metadata.get("message_id") or envelope.event_id.removeprefix("evt_")
     info = event.model_info
     if info is not None and message.role is Role.ASSISTANT:
-        model_fields = {"model": _model_id(info), "provider": info.provider}
+        model = info.model_name  # UMF has two fields, and the provider is optional
+        if info.provider is not None and not model.startswith(f"{info.provider}:"):
+            model = f"{info.provider}:{model}"
+        model_fields = {"model": model, "provider": info.provider}
         updates["metadata"] = message.metadata.model_copy(update=model_fields)
     return message.model_copy(update=updates)
-
-
-def _model_id(info: ModelInfo) -> str:
-    """Return the id with its provider. UMF has two fields, and the provider is optional."""
-    if info.provider is None or info.model_name.startswith(f"{info.provider}:"):
-        return info.model_name
-    return f"{info.provider}:{info.model_name}"
 
 
 def _message(envelope: Envelope, role: Role, block: ToolUseBlock | ToolResultBlock) -> Message:
@@ -296,10 +292,12 @@ def history_to_umf(messages: Sequence[Message], *, project_hash: str | None = No
         yield envelope("message", f"evt_{message.id}", message, _message_fields(message, names))
         for call in message.tool_uses:
             names[call.id] = call.name
+            answer = results.get(call.id)
+            status = "pending" if answer is None else "failed" if answer.is_error else "completed"
             yield envelope("tool_call", f"evt_{call.id}", message, {
                 "message_event_id": f"evt_{message.id}",
                 "tool_call": {"id": call.id, "name": call.name, "arguments": _arguments(call)},
-                "status": _status(results.get(call.id)),
+                "status": status,
             })  # fmt: skip
         for result in message.tool_results:
             content = _text(result.content, message)
@@ -392,9 +390,3 @@ def _text(blocks: Iterable[ContentBlock], message: Message) -> str:
 
 def _log_left_out(block: ContentBlock, message: Message) -> None:
     logger.warning("UMF has no form for the %s block of message %s: it is left out", block.type, message.id)
-
-
-def _status(result: ToolResultBlock | None) -> str:
-    if result is None:
-        return "pending"
-    return "failed" if result.is_error else "completed"

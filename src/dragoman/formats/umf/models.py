@@ -62,16 +62,10 @@ class ToolResult(UmfModel):
 Block = Annotated[Text | Image | ToolUse | ToolResult, Discriminator("type")]
 
 
-def _text_or_blocks(value: Any) -> str | None:
-    if isinstance(value, str):
-        return "string"
-    return "blocks" if isinstance(value, list) else None
-
-
 Content = Annotated[
     Annotated[str, Tag("string")] | Annotated[list[Block], Tag("blocks")],
     Discriminator(
-        _text_or_blocks,
+        lambda value: "string" if isinstance(value, str) else "blocks" if isinstance(value, list) else None,
         custom_error_type="no_content",
         custom_error_message="content must be a text or a list of blocks",
     ),
