@@ -3,6 +3,14 @@
 Parts without a name are the conversation: text, images, audio. Named parts are everything else: documents under their
 titles, tool calls and results as JSON under ``/tool_calls`` and ``/tool_results``, prompts under ``/prompts``.
 Source: docs/reference/message-body.md#conversion.
+
+Messages of the final ACP form as JSON: a list of messages, each with a role and parts.
+
+Some parts have citation or trajectory metadata: a thought is a trajectory step, and a citation is a source of a text. A
+part may have neither content nor URL if its metadata hold everything. Fields of later versions are kept.
+
+Agents become the assistant, whatever their names. ACP has tool results in agent messages; they become tool
+messages here. Source: docs/reference/message-body.md#acp.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -3,6 +3,10 @@
 A request that continues another one of the same cassette is the same conversation, and only the last request and
 its reply are kept. Replies include what the provider reported: usage, model, stop reason. Other exchanges
 and failed requests are skipped. ``wires.toml`` says which wire an address has.
+
+Reads cassettes of vcrpy: YAML or JSON, with bodies as text, bytes, base64 or JSON, compressed or not.
+
+Those of Ruby's VCR have the same structure under another name. The YAML is read as data only: no tag creates an object.
 """
 
 import base64

@@ -1,6 +1,11 @@
 """The blocks of LangChain messages: its own, of both generations, and those of the providers.
 
 A provider's block without a canonical kind is sent back to that provider; one of LangChain's is only kept.
+
+LangChain messages as data: what `dumpd`, `dumps`, `messages_to_dict` and `model_dump` write.
+
+Sources: langchain_core/messages and langchain_core/load, 1.7. A class is recognised by its name in the document and
+looked up in a table here: nothing is instantiated by name.
 """
 
 from collections.abc import Callable, Iterator, Mapping

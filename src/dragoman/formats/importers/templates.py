@@ -1,7 +1,15 @@
-"""Texts that chat templates write, other than ChatML and Harmony: the rows of ``templates.toml``.
+"""Texts that templates write for models: those of chat templates, and Harmony.
+
+Texts that chat templates write, other than ChatML and Harmony: the rows of ``templates.toml``.
 
 A template has no escape, so a mark inside a text ends its turn. What a template adds by itself is left out: the
 definitions of tools, the day, and the end marks.
+
+OpenAI's Harmony: the JSON of `openai_harmony`, and the text that gpt-oss reads.
+
+Channels say what a text is: ``analysis`` is reasoning, a recipient makes a call. The system's message holds settings of
+the model, and the developer's the instructions and tools. No call has an id.
+Source: https://developers.openai.com/cookbook/articles/openai-harmony.
 """
 
 import json

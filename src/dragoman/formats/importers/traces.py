@@ -1,7 +1,15 @@
-"""Traces with OpenTelemetry's conventions for generative AI: spans and log records that hold whole messages.
+"""Traces of programs: spans and log records with the conventions of OpenTelemetry or of OpenInference.
+
+Traces with OpenTelemetry's conventions for generative AI: spans and log records that hold whole messages.
 
 Spans are read as the Python SDK prints them, and as OTLP sends them in JSON. A request that continues an earlier one of
 its trace replaces it. Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans.
+
+Spans with the conventions of OpenInference: the calls of a model.
+
+A span repeats the messages in flat attributes, and has the request and the reply as they were sent. The latter say
+more and are read if a known API or LangChain wrote them. A span that continues an earlier one replaces it.
+Source: https://github.com/Arize-ai/openinference/blob/main/spec/semantic_conventions.md.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -2,6 +2,11 @@
 
 One message of the assistant holds all steps of its turn, with the outputs of the tools. Each step becomes a message,
 followed by its results. Of messages for models, results of tools are messages with the role tool.
+
+What both kinds of messages share: provider metadata, reasoning, citations, files and outputs of tools.
+
+Source: https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message and .../model-message. Metadata of a part is an object
+by provider, as ``providerMetadata`` or ``providerOptions``.
 """
 
 from collections.abc import Iterator
@@ -32,8 +37,10 @@ from dragoman.formats.reading.fields import Fields, source_losses, typed_errors
 from dragoman.formats.reading.turns import Turns, read_messages, read_time
 
 FORMAT = "vercel-ui"
+LIBRARY = "vercel-ai"
 _ROLES = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT}
 _PYDANTIC = "pydantic_ai"
+"""The place of pydantic-ai's metadata, which names the provider in a field."""
 _FAILED = ("output-error", "output-denied")
 _MODEL_FORMAT = "vercel-model"
 
@@ -247,13 +254,9 @@ def model_of_custom(part: Fields) -> dict[str, Any] | None:
     return model_fields_of(LIBRARY, provider, name if isinstance(name, str) else None)
 
 
-LIBRARY = "vercel-ai"
-
 _SIGNATURES = ("signature", "thoughtSignature", "reasoningEncryptedContent", "encryptedContent")
 _BOOKKEEPING = ("itemId", "id", "canonical_system", "phase")
 """Ids of the provider's own storage, and who called a tool: a history without them means the same."""
-_PYDANTIC = "pydantic_ai"
-"""The place of pydantic-ai's metadata, which names the provider in a field."""
 
 
 def name_model(fields: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Results whose id was answered already, given to the calls that are still open.
+"""Tool calls and results of a document: ids, names, the split into messages, and which call a result answers.
+
+Results whose id was answered already, given to the calls that are still open.
 
 Some programs write the id of the first call into each result, and some models repeat the id of a call in one turn.
 """

@@ -2,6 +2,10 @@
 
 Content without a UMF form is a loss. What fits into the texts of its metadata is stored there under our own keys, which
 start with ``dragoman_``: ids, time, channel, the role developer, and the metadata of the message as JSON.
+
+UMF's formatter of ChatML: a list of turns with a limit, a check and a count.
+
+Source: docs/reference/umf.md#chatml.
 """
 
 import re

@@ -1,6 +1,8 @@
 """UMF as data: messages, blocks, and UMF's own constructors. Source: docs/reference/umf.md#messages.
 
 Nulls and empty metadata are accepted and never written. Unknown keys are ignored.
+
+Blocks as UMF blocks and back. Source: docs/reference/umf.md#blocks.
 """
 
 from collections.abc import Mapping, Sequence
