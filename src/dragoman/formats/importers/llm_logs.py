@@ -84,7 +84,10 @@ class _Log:
                 tip = rows[0]["parent_hash"]
             chain = list(found.values())[::-1]
             ended: list[Row | None] = [turns.get(native["hash"]) for native in chain]
-            times = _turn_times(ended)
+            times: list[datetime | None] = []  # of each message: that of its turn, which ends with it or after it
+            for turn in reversed(ended):
+                times.append(read_time(turn["datetime_utc"]) if turn else times[-1] if times else None)
+            times.reverse()
             groups = [
                 self._message(native, turn, time, ids, str(thread["id"]))
                 for native, turn, time in zip(chain, ended, times, strict=True)
@@ -290,13 +293,3 @@ def _with_citations(blocks: list[ContentBlock], turn: Row) -> list[ContentBlock]
 def _call_id(fields: Mapping[str, Any]) -> str | None:
     native = fields.get("tool_call_id")
     return native if isinstance(native, str) else None
-
-
-def _turn_times(ended: Sequence[Row | None]) -> list[datetime | None]:
-    """Return the time of each message in a chain: that of its turn, which ends with the message or after it."""
-    times: list[datetime | None] = []
-    time: datetime | None = None
-    for turn in reversed(ended):
-        time = read_time(turn["datetime_utc"]) if turn else time
-        times.append(time)
-    return times[::-1]

@@ -183,7 +183,19 @@ class _HistoryBuilder:
             self._early_results.discard(call_id)
             return
         read, _ = read_entry(native, path, self._ids)
-        located = [_locate(message, envelope, event, first=index == 0) for index, message in enumerate(read)]
+        # The session, the time and the model are those that the event names.
+        located: list[Message] = []
+        for each in read:
+            updates: dict[str, Any] = {"session_id": envelope.session_id, "created_at": _time(envelope)}
+            if not located:
+                updates["id"] = event.message.metadata.get("message_id") or envelope.event_id.removeprefix("evt_")
+            if (info := event.model_info) is not None and each.role is Role.ASSISTANT:
+                model = info.model_name  # UMF has two fields, and the provider is optional
+                if info.provider is not None and not model.startswith(f"{info.provider}:"):
+                    model = f"{info.provider}:{model}"
+                named = {"model": model, "provider": info.provider}
+                updates["metadata"] = each.metadata.model_copy(update=named)
+            located.append(each.model_copy(update=updates))
         start = len(self.messages)
         self.messages += located
         for index, message in enumerate(located, start):
@@ -232,21 +244,6 @@ class _HistoryBuilder:
             is_error=event.result.is_error,
         )
         self.messages.append(_message(envelope, Role.TOOL, block))
-
-
-def _locate(message: Message, envelope: Envelope, event: MessageEvent, *, first: bool) -> Message:
-    """Return the message with the session and model that the event names."""
-    updates: dict[str, Any] = {"session_id": envelope.session_id, "created_at": _time(envelope)}
-    if first:
-        updates["id"] = event.message.metadata.get("message_id") or envelope.event_id.removeprefix("evt_")
-    info = event.model_info
-    if info is not None and message.role is Role.ASSISTANT:
-        model = info.model_name  # UMF has two fields, and the provider is optional
-        if info.provider is not None and not model.startswith(f"{info.provider}:"):
-            model = f"{info.provider}:{model}"
-        model_fields = {"model": model, "provider": info.provider}
-        updates["metadata"] = message.metadata.model_copy(update=model_fields)
-    return message.model_copy(update=updates)
 
 
 def _message(envelope: Envelope, role: Role, block: ToolUseBlock | ToolResultBlock) -> Message:
