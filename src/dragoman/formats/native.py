@@ -192,15 +192,14 @@ def _speaker(provider: str, messages: Sequence[Message]) -> str | None:
         return found.removeprefix(prefix)
     if not any(isinstance(block, _THINKING) for message in messages for block in message.content):
         return None
-    listed = get_adapter(prefix + _UNNAMED).listed_models
-    return next((name for name in listed if _reads_thinking(f"{prefix}{name}")), None)
+    for name in get_adapter(prefix + _UNNAMED).listed_models:
+        model = f"{prefix}{name}"
+        if get_adapter(model).capabilities.thinking_policy.can_read(model):
+            return name
+    return None
 
 
 _THINKING = (ThinkingBlock, RedactedThinkingBlock)
-
-
-def _reads_thinking(model: str) -> bool:
-    return get_adapter(model).capabilities.thinking_policy.can_read(model)
 
 
 def _adapter(provider: str, model: str | None) -> Adapter:

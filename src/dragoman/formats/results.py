@@ -1,4 +1,9 @@
-"""What readers return, a conversation or several; what writers share: the history that they take, and the result."""
+"""What readers return, a conversation or several; what writers share: the history that they take, and the result.
+
+Security labels in formats that have no room for them: a named loss, and a file beside the document.
+
+Source: docs/reference/cmf.md#labels.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -2,6 +2,10 @@
 
 Models write a body as an object with a list of ``parts``, or as that list alone. The same reader reads a complete
 answer, so that early violations are the same as those at the end. Source: docs/reference/message-body.md#schemas.
+
+An incremental JSON tokenizer that takes linear time. It yields tokens; the caller interprets them.
+
+Keys and strings are yielded whole, with one exception: the beginning of a string that is still arriving can be read.
 """
 
 import re

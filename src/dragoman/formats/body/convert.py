@@ -3,6 +3,14 @@
 Parts without a name are the conversation: text, images, audio. Named parts are everything else: documents under their
 titles, tool calls and results as JSON under ``/tool_calls`` and ``/tool_results``, prompts under ``/prompts``.
 Source: docs/reference/message-body.md#conversion.
+
+Messages of the final ACP form as JSON: a list of messages, each with a role and parts.
+
+Some parts have citation or trajectory metadata: a thought is a trajectory step, and a citation is a source of a text. A
+part may have neither content nor URL if its metadata hold everything. Fields of later versions are kept.
+
+Agents become the assistant, whatever their names. ACP has tool results in agent messages; they become tool
+messages here. Source: docs/reference/message-body.md#acp.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -147,7 +155,7 @@ class PartWriter(Generic[PartT]):
     """Writes the parts of one message in one dialect.
 
     ``build_part`` builds a part from its fields, ``is_valid_name`` says whether a text is a valid name, ``ids`` are the
-    document's own tool ids by ours.
+    document's own tool ids by ours, and ``read`` returns the block that a reader would make of a part.
     """
 
     def __init__(
@@ -157,8 +165,10 @@ class PartWriter(Generic[PartT]):
         is_valid_name: Callable[[str], bool],
         ids: Mapping[str, str],
         losses: LossCollector,
+        read: Callable[[PartT], ContentBlock],
     ) -> None:
         self._format_name = format_name
+        self._read = read
         self._build_part = build_part
         self._is_valid_name = is_valid_name
         self._ids = ids
@@ -183,10 +193,6 @@ class PartWriter(Generic[PartT]):
             self._taken.add(written.name)
         self._report_losses(message, index, read)
         return written
-
-    def _read(self, part: PartT) -> ContentBlock:
-        """Return the block that a reader would make of the part."""
-        return block_of(part)
 
     def _report_losses(self, message: Message, index: int, read: ContentBlock) -> None:
         """Report the fields that a reader will not get back."""
@@ -338,7 +344,9 @@ def _write(message: Message, losses: LossCollector) -> MessageBody:
         losses.add(message, -1, reason, kind=LossKind.CHANNEL, severity=Severity.INFO)
     if (found := verbatim.recover([message], 0, FORMAT)) is not None:
         return MessageBody.from_json(found[0]["parts"])
-    writer = PartWriter(_LABEL, MessageBodyPart.model_validate, lambda name: name_fault(name) is None, {}, losses)
+    writer = PartWriter(
+        _LABEL, MessageBodyPart.model_validate, lambda name: name_fault(name) is None, {}, losses, block_of
+    )
     parts = [writer.part(message, index) for index in range(len(message.content))]
     return MessageBody(tuple(part for part in parts if part is not None))
 
@@ -484,7 +492,7 @@ def _message(message: Message, ids: Mapping[str, str], losses: LossCollector) ->
         if isinstance(block, ToolResultBlock) != (message.role is Role.TOOL):
             reason = f"a {block.type} block in a {message.role} message is read as another speaker's"
             losses.add(message, index, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
-    writer = _Writer(_ACP_LABEL, AcpPart.model_validate, bool, ids, losses)
+    writer = _Writer(_ACP_LABEL, AcpPart.model_validate, bool, ids, losses, _block)
     parts = [writer.part(message, index) for index in range(len(message.content))]
     part_dicts = [part.model_dump(mode="json", exclude_unset=True) for part in parts if part is not None]
     return {"role": role, "parts": part_dicts, "created_at": message.created_at.isoformat()}
@@ -493,20 +501,15 @@ def _message(message: Message, ids: Mapping[str, str], losses: LossCollector) ->
 class _Writer(PartWriter[AcpPart]):
     """Writes parts with their ACP metadata."""
 
-    def _read(self, part: AcpPart) -> ContentBlock:
-        return _block(part)
-
     def _candidates(self, block: ContentBlock) -> Iterator[Fields]:
         if isinstance(block, ThinkingBlock) and block.text:
             step = {"kind": "trajectory", "message": block.text}
             yield {"content_type": "text/plain", "content": "", "metadata": step}
         for fields in super()._candidates(block):
             if isinstance(block, TextBlock) and len(block.citations) == 1:
-                yield {**fields, "metadata": _citation(block.citations[0])}
+                # Without the span: its offset in the whole message is unknown here.
+                (cited,) = block.citations
+                source = {"url": cited.url, "title": cited.title, "description": cited.cited_text}
+                known = {name: text for name, text in source.items() if text is not None}
+                yield {**fields, "metadata": {"kind": "citation", **known}}
             yield fields
-
-
-def _citation(cited: Citation) -> Fields:
-    """Return a citation as ACP metadata, without the span: its offset in the whole message is unknown here."""
-    fields = {"url": cited.url, "title": cited.title, "description": cited.cited_text}
-    return {"kind": "citation", **{name: text for name, text in fields.items() if text is not None}}

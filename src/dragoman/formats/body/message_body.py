@@ -1,4 +1,9 @@
-"""MessageBody: a message between agents as one flat list of parts. Source: docs/reference/message-body.md#parts."""
+"""MessageBody: a message between agents as one flat list of parts. Source: docs/reference/message-body.md#parts.
+
+One part of a message body: a name, a type, and content inline or at a URL; and one part that a body may have.
+
+Source: docs/reference/message-body.md#parts and .../message-body.md#schemas.
+"""
 
 import asyncio
 import base64

@@ -6,6 +6,15 @@ is matched by at least one part. The order is free, and one part may match sever
 The JSON Schema for structured output describes an object with a list of parts. It is narrower than the body's schema,
 so that small models too give usable answers: a type glob offers the known types, text is inline, and other data is
 base64 or at a URL. Source: docs/reference/message-body.md#schemas.
+
+Decides from two schemas alone whether every body of a producer is valid for a consumer.
+
+A yes holds for every body. A no has a body that only the producer's schema accepts or,
+if none can be built, a reason.
+
+How: a part is a name and a type, and every part of a schema accepts all names of one glob with all types of another.
+So the question is whether such a product of languages is contained in a union of others. Walking through all globs
+at once answers it, shortest texts first. Source: docs/reference/message-body.md#compatibility.
 """
 
 import re

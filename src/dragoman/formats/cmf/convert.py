@@ -6,6 +6,11 @@ it back is lossless. Other readers do not see it, so it is listed as a loss.
 
 CMF repeats the namespace and the name of a tool with each call and each result. A message has no field for the
 namespace, because it belongs to the tool; views get it from ``calls``.
+
+CMF extensions with a counterpart in our metadata. Source: docs/reference/cmf.md#extensions.
+
+All other metadata and block fields without a CMF form are stored in the slot ``custom``,
+under the name of this library: the *note*, which makes reading it back lossless.
 """
 
 import hashlib

@@ -2,6 +2,8 @@
 
 The nested form, in which a part has its object under ``content``, is written. The flat form, which
 has the object's fields on the part itself, can be read too. A message rejects unknown keys; parts ignore them.
+
+Blocks as CMF parts and back. Source: docs/reference/cmf.md#conversion.
 """
 
 import base64

@@ -4,6 +4,7 @@ A block of a provider goes into the list as a non-standard one; its package send
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 from dragoman.adapter.errors import ConfigurationError
@@ -16,7 +17,6 @@ from dragoman.canonical.blocks import (
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
-    ToolResultBlock,
     ToolUseBlock,
 )
 from dragoman.canonical.message import Message, Role, StopReason
@@ -72,7 +72,16 @@ class _Writer(LibraryWriter):
         if message.role is Role.ASSISTANT:
             return [self._reply(message)]
         results, others = split_results(message)
-        entries = [self._result(message, index, block) for index, block in results]
+        entries = [
+            _entry(
+                "tool",
+                content=result_content(block, partial(self._part, message, index)),
+                tool_call_id=block.tool_use_id,
+                name=self.names.get(block.tool_use_id),
+                status="error" if block.is_error else "success",
+            )
+            for index, block in results
+        ]
         if message.role is Role.TOOL and others:
             self.report_role(message, "user")
         if others:
@@ -80,15 +89,6 @@ class _Writer(LibraryWriter):
             kwargs = {"additional_kwargs": {"__openai_role__": "developer"}} if message.role is Role.DEVELOPER else {}
             entries.append(_entry(_TYPES[message.role], content=plain_content(content), **kwargs))
         return entries
-
-    def _result(self, message: Message, index: int, block: ToolResultBlock) -> Entry:
-        return _entry(
-            "tool",
-            content=result_content(block, lambda part: self._part(message, index, part)),
-            tool_call_id=block.tool_use_id,
-            name=self.names.get(block.tool_use_id),
-            status="error" if block.is_error else "success",
-        )
 
     def _reply(self, message: Message) -> Entry:
         content = [part for index, block in enumerate(message.content) for part in self._part(message, index, block)]

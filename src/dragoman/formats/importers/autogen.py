@@ -6,9 +6,8 @@ other thought is reasoning. Source: autogen_agentchat/messages.py and autogen_ex
 
 from typing import Any
 
-from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
-from dragoman.canonical.usage import Usage
 from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import build_usage, media_block, provider_block, text_blocks, to_text
@@ -105,7 +104,8 @@ class _Reader:
             if source is not None and role is None and source != "assistant":
                 source_losses().add(f"{message.path}.source", "a message has no name of its speaker: left out")
             blocks = self._content(message, kind)
-            metadata = {"usage": _usage(usage)} if role is None else None
+            counts = usage and build_usage(usage.count("prompt_tokens"), usage.count("completion_tokens"))
+            metadata = {"usage": counts} if role is None else None
             self._add(role or Role.ASSISTANT, blocks, message, metadata=metadata, created_at=time)
         else:
             blocks = [provider_block(FORMAT, kind, message.whole())]
@@ -148,7 +148,7 @@ class _Reader:
         part = message.adopt(item, path)
         if isinstance(part.look("data"), str):
             # AutoGen stores every image as a PNG.
-            return media_block(MediaSource(kind="base64", data=part.required_text("data")), "image/png")
+            return media_block("base64", part.required_text("data"), "image/png")
         return provider_block(FORMAT, "part", part.whole())
 
     def _flush(self) -> None:
@@ -157,9 +157,3 @@ class _Reader:
             (text, path), self._thought = self._thought, None
             self._turns.start(Role.ASSISTANT)
             self._turns.add(Role.ASSISTANT, [ThinkingBlock(text=text)] if text else [], path)
-
-
-def _usage(usage: Fields | None) -> Usage | None:
-    if usage is None:
-        return None
-    return build_usage(usage.count("prompt_tokens"), usage.count("completion_tokens"))

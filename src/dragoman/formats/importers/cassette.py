@@ -3,6 +3,10 @@
 A request that continues another one of the same cassette is the same conversation, and only the last request and
 its reply are kept. Replies include what the provider reported: usage, model, stop reason. Other exchanges
 and failed requests are skipped. ``wires.toml`` says which wire an address has.
+
+Reads cassettes of vcrpy: YAML or JSON, with bodies as text, bytes, base64 or JSON, compressed or not.
+
+Those of Ruby's VCR have the same structure under another name. The YAML is read as data only: no tag creates an object.
 """
 
 import base64
@@ -66,7 +70,10 @@ class RecordedExchange:
 
 def read_cassette(document: Any) -> Iterator[RecordedExchange]:
     """Yield the exchanges of a cassette, given as text or parsed. Raises FormatError, with a path."""
-    cassette = _parse(document)
+    cassette = document
+    if isinstance(document, (str, bytes, bytearray)):
+        text = decode_text(document)
+        cassette = parse(text, format_name=FORMAT) if text.lstrip()[:1] in ("{", "[", "") else _yaml(text)
     if not isinstance(cassette, Mapping):
         raise FormatError(f"a cassette must be an object, not {kind_of(cassette)}")
     name = next((each for each in _LISTS if each in cassette), None)
@@ -77,13 +84,6 @@ def read_cassette(document: Any) -> Iterator[RecordedExchange]:
         raise FormatError(f"the interactions must be a list, not {kind_of(interactions)}", path=f"$.{name}")
     for index, item in enumerate(interactions):
         yield _exchange(item, f"$.{name}[{index}]")
-
-
-def _parse(document: Any) -> Any:
-    if not isinstance(document, (str, bytes, bytearray)):
-        return document
-    text = decode_text(document)
-    return parse(text, format_name=FORMAT) if text.lstrip()[:1] in ("{", "[", "") else _yaml(text)
 
 
 def _yaml(text: str) -> Any:

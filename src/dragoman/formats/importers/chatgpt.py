@@ -7,7 +7,7 @@ recipient is the tool. The layout is not documented.
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.canonical.blocks import ContentBlock, MediaSource, ThinkingBlock
+from dragoman.canonical.blocks import ContentBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.document import parse
 from dragoman.formats.errors import FormatError
@@ -85,7 +85,10 @@ class _ConversationReader:
 
     def _branch(self) -> list[Fields]:
         """Return the nodes from the root to the current one. Raises FormatError for a circle or a missing node."""
-        name = self._current or self._last_leaf()
+        name = self._current
+        for each, native in self._nodes.whole().items() if name is None else ():
+            if isinstance(native, dict) and not native.get("children"):
+                name = each  # an export without a current node: the last one without children
         found: dict[str, Fields] = {}
         while name is not None:
             node = self._nodes.object(name)
@@ -95,14 +98,6 @@ class _ConversationReader:
             found[name] = node
             name = node.text("parent")
         return list(found.values())[::-1]
-
-    def _last_leaf(self) -> str | None:
-        """Return the last node without children, of an export without a current one."""
-        found = None
-        for name, node in self._nodes.whole().items():
-            if isinstance(node, dict) and not node.get("children"):
-                found = name
-        return found
 
     def _message(self, message: Fields) -> None:
         author = message.object("author")
@@ -159,5 +154,5 @@ class _ConversationReader:
         if kind in _POINTERS and isinstance(pointer, str):
             source_losses().add(path, "the export holds the file next to the conversation: only its id is read",
                                 kind=LossKind.MEDIA)  # fmt: skip
-            return [media_block(MediaSource(kind="file_id", data=pointer, provider=FORMAT), kind=_POINTERS[kind])]
+            return [media_block("file_id", pointer, kind=_POINTERS[kind], owner=FORMAT)]
         return [provider_block(FORMAT, kind, item)]

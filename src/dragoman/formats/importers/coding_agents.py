@@ -1,7 +1,14 @@
-"""The logs of Claude Code: JSON lines, in which each line is an event with the id of the one before.
+"""The logs of coding agents: Claude Code and the Codex CLI.
+
+The logs of Claude Code: JSON lines, in which each line is an event with the id of the one before.
 
 A reply is written as one line for each block, with the same message id; the lines become one message. Subagents
 (``isSidechain``) are conversations of their own. The layout is not documented.
+
+The logs of the Codex CLI: JSON lines (``rollout-*.jsonl``) with the items of OpenAI Responses.
+
+A line has a type and a payload; in older versions it is the item itself. Events for the screen repeat the items and are
+skipped, apart from counts of tokens. Source: https://github.com/openai/codex, codex-rs/protocol.
 """
 
 from collections.abc import Iterator

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import Usage
 from dragoman.formats.document import parse_json_or_lines, read_list
@@ -214,9 +214,9 @@ def _part(part: Fields, turns: Turns) -> list[ContentBlock]:
     for name, field in (("inline_data", "data"), ("file_data", "file_uri")):
         if (media := part.object(name)) is not None:
             data, media_type, title = media.text(field) or "", media.text("mime_type"), media.text("display_name")
-            kind: Any = "base64" if name == "inline_data" else "url"
-            data = data.replace("-", "+").replace("_", "/") if kind == "base64" else data
-            return [media_block(MediaSource(kind=kind, data=data), media_type, title=title)]
+            if name == "file_data":
+                return [media_block("url", data, media_type, title=title)]
+            return [media_block("base64", data.replace("-", "+").replace("_", "/"), media_type, title=title)]
     if part.look("text") is not None:
         text = part.text("text") or ""
         if part.take("thought") is True:

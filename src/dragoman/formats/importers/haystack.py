@@ -6,7 +6,7 @@ Source: haystack/dataclasses/chat_message.py, 3.4.
 
 from typing import Any
 
-from dragoman.canonical.blocks import ContentBlock, MediaSource, RedactedThinkingBlock, ThinkingBlock
+from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import Usage
 from dragoman.formats.reading.blocks import (
@@ -142,8 +142,7 @@ def _media(media: Fields, *, is_image: bool) -> ContentBlock:
         meta.ignore("url")
     if data.startswith(("http:", "https:")):
         return media_from_url(data, media_type, kind=kind, detail=detail, title=title)
-    source = MediaSource(kind="base64", data=data)
-    return media_block(source, media_type, kind=kind, detail=detail, title=title)
+    return media_block("base64", data, media_type, kind=kind, detail=detail, title=title)
 
 
 def _read_meta(meta: Fields, blocks: list[ContentBlock]) -> tuple[dict[str, Any], Any]:

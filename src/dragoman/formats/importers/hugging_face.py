@@ -12,7 +12,7 @@ from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.document import parse, parse_json_or_lines, parse_or_none
 from dragoman.formats.errors import FormatError
@@ -213,7 +213,7 @@ def _media(part: Fields, kind: str) -> ContentBlock:
         return media_from_url(value, kind=kind)
     if isinstance(value, str) and value:
         is_base64 = part.look("base64") == value
-        return media_block(MediaSource(kind="base64" if is_base64 else "file_ref", data=value), kind=kind)
+        return media_block("base64" if is_base64 else "file_ref", value, kind=kind)
     return provider_block(FORMAT, kind, part.whole())  # the image itself is in another column
 
 

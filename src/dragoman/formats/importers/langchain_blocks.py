@@ -1,6 +1,11 @@
 """The blocks of LangChain messages: its own, of both generations, and those of the providers.
 
 A provider's block without a canonical kind is sent back to that provider; one of LangChain's is only kept.
+
+LangChain messages as data: what `dumpd`, `dumps`, `messages_to_dict` and `model_dump` write.
+
+Sources: langchain_core/messages and langchain_core/load, 1.7. A class is recognised by its name in the document and
+looked up in a table here: nothing is instantiated by name.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -9,7 +14,6 @@ from typing import Any
 from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import (
     ContentBlock,
-    MediaSource,
     ProviderBlock,
     RedactedThinkingBlock,
     TextBlock,
@@ -254,9 +258,8 @@ class BlockReader:
 
     def input_audio(self, item: Fields) -> Iterator[ContentBlock]:
         audio = inner_fields(item, "input_audio")
-        source = MediaSource(kind="base64", data=audio.required_text("data"))
-        word = audio.required_text("format")
-        yield media_block(source, _FORMATS.get(word, f"audio/{word}"), kind="audio")
+        data, word = audio.required_text("data"), audio.required_text("format")
+        yield media_block("base64", data, _FORMATS.get(word, f"audio/{word}"), kind="audio")
 
     def media(self, item: Fields) -> Iterator[ContentBlock]:
         """Yield media in the forms of both generations; ``source`` is Anthropic's field, ``file`` Chat Completions'."""
@@ -288,14 +291,11 @@ class BlockReader:
             content = data
         file_id = file_id or (item.text("id") if source_type == "id" else None)
         if text is not None:
-            yield media_block(
-                MediaSource(kind="text", data=text), media_type or "text/plain", kind="document", **details
-            )
+            yield media_block("text", text, media_type or "text/plain", kind="document", **details)
         elif (block := read_media(media_type, data=content, url=url, kind=kind, **details)) is not None:
             yield block
         elif file_id is not None:
-            owned = MediaSource(kind="file_id", data=file_id, provider=self._provider)
-            yield media_block(owned, media_type, kind=kind, **details)
+            yield media_block("file_id", file_id, media_type, kind=kind, owner=self._provider, **details)
         else:
             yield self._unknown_block(word, item.whole())
 

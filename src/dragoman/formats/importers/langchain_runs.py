@@ -1,8 +1,16 @@
-"""What LangGraph stores: checkpoints in MessagePack or JSON, and the SQLite files of its saver.
+"""What the programs around LangChain store: checkpoints of LangGraph and runs of LangSmith.
+
+What LangGraph stores: checkpoints in MessagePack or JSON, and the SQLite files of its saver.
 
 MessagePack has JSON types here, and objects as their fields. Nothing is instantiated.
 Sources: https://github.com/msgpack/msgpack/blob/master/spec.md, langgraph/checkpoint/serde/jsonplus.py, 4.3, and
 langgraph/checkpoint/sqlite, 3.1.
+
+Runs of LangSmith: one for each call of a model, with what was sent and what came back.
+
+A run keeps the messages that were sent, or only their text, as `get_buffer_string` writes it. In such a text a line
+that begins with a speaker begins a message, and the replies of earlier runs replace the lines that repeat them.
+Source: langsmith/schemas.py, 0.15, and langchain_core/messages/utils.py, 1.7.
 """
 
 import ast

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock, ToolResultBlock
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolResultBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.document import copy_json_at, parse, validating
 from dragoman.formats.errors import FormatError
@@ -84,7 +84,10 @@ class _Log:
                 tip = rows[0]["parent_hash"]
             chain = list(found.values())[::-1]
             ended: list[Row | None] = [turns.get(native["hash"]) for native in chain]
-            times = _turn_times(ended)
+            times: list[datetime | None] = []  # of each message: that of its turn, which ends with it or after it
+            for turn in reversed(ended):
+                times.append(read_time(turn["datetime_utc"]) if turn else times[-1] if times else None)
+            times.reverse()
             groups = [
                 self._message(native, turn, time, ids, str(thread["id"]))
                 for native, turn, time in zip(chain, ended, times, strict=True)
@@ -193,12 +196,10 @@ class _Log:
         row = rows[0]
         if row["content"] is not None:
             content = row["content"] if isinstance(row["content"], bytes) else str(row["content"]).encode()
-            source = MediaSource(kind="base64", data=base64.b64encode(content).decode())
-        elif row["url"] is not None:
-            source = MediaSource(kind="url", data=row["url"])
-        else:
-            source = MediaSource(kind="file_ref", data=to_text(row["path"]))
-        return media_block(source, row["type"])
+            return media_block("base64", base64.b64encode(content).decode(), row["type"])
+        if row["url"] is not None:
+            return media_block("url", row["url"], row["type"])
+        return media_block("file_ref", to_text(row["path"]), row["type"])
 
     def _exchange(self, row: Row, ids: ToolIdReader, name: str) -> list[Message]:
         """Return one response of an older version, preceded by its request: tool results, then the prompt."""
@@ -292,13 +293,3 @@ def _with_citations(blocks: list[ContentBlock], turn: Row) -> list[ContentBlock]
 def _call_id(fields: Mapping[str, Any]) -> str | None:
     native = fields.get("tool_call_id")
     return native if isinstance(native, str) else None
-
-
-def _turn_times(ended: Sequence[Row | None]) -> list[datetime | None]:
-    """Return the time of each message in a chain: that of its turn, which ends with the message or after it."""
-    times: list[datetime | None] = []
-    time: datetime | None = None
-    for turn in reversed(ended):
-        time = read_time(turn["datetime_utc"]) if turn else time
-        times.append(time)
-    return times[::-1]

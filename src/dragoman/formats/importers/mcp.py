@@ -7,20 +7,12 @@ Source: https://modelcontextprotocol.io/specification, schema 2025-11-25.
 from collections.abc import Mapping
 from typing import Any
 
-from dragoman.canonical.blocks import (
-    AudioBlock,
-    ContentBlock,
-    ImageBlock,
-    MediaSource,
-    ResourceBlock,
-    ResourceRefBlock,
-    TextBlock,
-)
+from dragoman.canonical.blocks import ContentBlock, ResourceBlock, ResourceRefBlock, TextBlock
 from dragoman.canonical.ids import new_ulid
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.errors import FormatError
-from dragoman.formats.reading.blocks import provider_block, text_blocks, to_text
+from dragoman.formats.reading.blocks import media_block, provider_block, text_blocks, to_text
 from dragoman.formats.reading.fields import Fields, drop_tools, inner_fields, iter_fields, source_losses, typed_errors
 from dragoman.formats.reading.turns import Turns, stop_after
 
@@ -99,9 +91,7 @@ def _part(part: Fields, turns: Turns) -> ContentBlock:
         case "text":
             return TextBlock(text=part.required_text("text"))
         case "image" | "audio":
-            block = ImageBlock if kind == "image" else AudioBlock
-            source = MediaSource(kind="base64", data=part.required_text("data"))
-            return block(source=source, media_type=part.text("mimeType"))
+            return media_block("base64", part.required_text("data"), part.text("mimeType"), kind=kind)
         case "tool_use":
             return turns.call(part.text("id"), part.required_text("name"), part.take("input"))
         case "tool_result":

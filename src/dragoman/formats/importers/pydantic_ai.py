@@ -15,7 +15,6 @@ from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import (
     Citation,
     ContentBlock,
-    MediaSource,
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
@@ -279,7 +278,8 @@ def _speech(part: Fields) -> list[ContentBlock]:
     if not isinstance(audio, dict):
         raise part.fault("audio", f"must be an object, not {kind_of(audio)}")
     binary = Fields(audio, f"{part.path}.audio", LIBRARY)  # its other fields are the library's own
-    return [media_block(_bytes(binary), binary.required_text("media_type"), kind="audio", transcript=transcript)]
+    media_type = binary.required_text("media_type")
+    return [media_block("base64", _bytes(binary), media_type, kind="audio", transcript=transcript)]
 
 
 def tool_result_blocks(content: Any, path: str) -> list[ContentBlock]:
@@ -307,14 +307,14 @@ def _content(native: Any, path: str) -> list[ContentBlock]:
             item.ignore("ttl")
             blocks = []
         case "binary":
-            blocks = [media_block(_bytes(item), item.required_text("media_type"), detail=detail)]
+            blocks = [media_block("base64", _bytes(item), item.required_text("media_type"), detail=detail)]
         case "image-url" | "audio-url" | "video-url" | "document-url":
             url, media_type = item.required_text("url"), item.text("media_type")
             blocks = [media_from_url(url, media_type, kind=kind.removesuffix("-url"), detail=detail)]
         case "uploaded-file":
             owner = model_fields_of(LIBRARY, item.required_text("provider_name"), None)["provider"]
-            source = MediaSource(kind="file_id", data=item.required_text("file_id"), provider=owner)
-            blocks = [media_block(source, item.text("media_type"), detail=detail)]
+            file_id = item.required_text("file_id")
+            blocks = [media_block("file_id", file_id, item.text("media_type"), owner=owner, detail=detail)]
         case "text-content" | "structured-content":  # a text with data for the application, or made from such data
             blocks = text_blocks(item.required_text("content"))
         case _:
@@ -325,9 +325,9 @@ def _content(native: Any, path: str) -> list[ContentBlock]:
     return blocks
 
 
-def _bytes(binary: Fields) -> MediaSource:
-    """Return content that is base64 in the URL-safe alphabet."""
-    return MediaSource(kind="base64", data=binary.required_text("data").replace("-", "+").replace("_", "/"))
+def _bytes(binary: Fields) -> str:
+    """Return content that is base64 in the URL-safe alphabet as plain base64."""
+    return binary.required_text("data").replace("-", "+").replace("_", "/")
 
 
 def _detail(fields: Fields, name: str, key: str) -> str | None:

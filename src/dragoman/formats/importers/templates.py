@@ -1,7 +1,15 @@
-"""Texts that chat templates write, other than ChatML and Harmony: the rows of ``templates.toml``.
+"""Texts that templates write for models: those of chat templates, and Harmony.
+
+Texts that chat templates write, other than ChatML and Harmony: the rows of ``templates.toml``.
 
 A template has no escape, so a mark inside a text ends its turn. What a template adds by itself is left out: the
 definitions of tools, the day, and the end marks.
+
+OpenAI's Harmony: the JSON of `openai_harmony`, and the text that gpt-oss reads.
+
+Channels say what a text is: ``analysis`` is reasoning, a recipient makes a call. The system's message holds settings of
+the model, and the developer's the instructions and tools. No call has an id.
+Source: https://developers.openai.com/cookbook/articles/openai-harmony.
 """
 
 import json
@@ -364,7 +372,10 @@ class _Reader:
         channel, recipient = message.text("channel"), message.text("recipient")
         message.ignore("content_type")
         is_text = message.flag("is_text")
-        parts = self._parts(message)
+        text = message.text("content") if isinstance(message.look("content"), str) else None
+        parts = message.objects("content") if text is None else [
+            message.adopt({"type": "text", "text": text}, f"{message.path}.content")
+        ]  # fmt: skip
         if role is Role.ASSISTANT:
             self._answer(message, parts, channel, recipient)
             return
@@ -388,12 +399,6 @@ class _Reader:
             blocks = [block for part in parts for block in self._instructions(part, is_text=is_text, role=role)]
             if blocks or role is Role.USER:
                 self._turns.add(role, blocks, message.path)
-
-    def _parts(self, message: Fields) -> list[Fields]:
-        if isinstance(message.look("content"), str):
-            text = message.text("content")
-            return [message.adopt({"type": "text", "text": text}, f"{message.path}.content")]
-        return message.objects("content")
 
     def _answer(self, message: Fields, parts: list[Fields], channel: str | None, recipient: str | None) -> None:
         if not self._reply:
@@ -430,8 +435,7 @@ class _Reader:
 
 def _report_definitions(part: Fields, tools: Any) -> None:
     if tools:
-        source_losses().add(f"{part.path}.tools", "a history holds no definitions of tools: left out",
-                            kind=LossKind.TOOLS)  # fmt: skip
+        _report_tools(f"{part.path}.tools")
 
 
 def _text(part: Fields, *, is_json: bool = False) -> list[ContentBlock]:
@@ -439,10 +443,7 @@ def _text(part: Fields, *, is_json: bool = False) -> list[ContentBlock]:
     if kind != "text":
         return [provider_block(_HARMONY, kind, {"type": kind, **part.whole()})]
     text = part.text("text")
-    return text_blocks(_decode(text) if is_json and text else text)
-
-
-def _decode(text: str) -> str:
-    """Return the text inside a JSON string: templates write a result as JSON."""
-    value = parse_or_none(text, format_name=_HARMONY) if text.startswith('"') else None
-    return value if isinstance(value, str) else text
+    if is_json and text and text.startswith('"'):  # templates write a result as JSON
+        value = parse_or_none(text, format_name=_HARMONY)
+        text = value if isinstance(value, str) else text
+    return text_blocks(text)

@@ -1,7 +1,15 @@
-"""Traces with OpenTelemetry's conventions for generative AI: spans and log records that hold whole messages.
+"""Traces of programs: spans and log records with the conventions of OpenTelemetry or of OpenInference.
+
+Traces with OpenTelemetry's conventions for generative AI: spans and log records that hold whole messages.
 
 Spans are read as the Python SDK prints them, and as OTLP sends them in JSON. A request that continues an earlier one of
 its trace replaces it. Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans.
+
+Spans with the conventions of OpenInference: the calls of a model.
+
+A span repeats the messages in flat attributes, and has the request and the reply as they were sent. The latter say
+more and are read if a known API or LangChain wrote them. A span that continues an earlier one replaces it.
+Source: https://github.com/Arize-ai/openinference/blob/main/spec/semantic_conventions.md.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +18,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from dragoman.adapter.losses import LossKind
-from dragoman.canonical.blocks import ContentBlock, MediaSource, ThinkingBlock
+from dragoman.canonical.blocks import ContentBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import Usage
 from dragoman.formats.document import copy_json_at, kind_of, parse, parse_json_or_lines, parse_or_none
@@ -176,14 +184,13 @@ def _part(part: Fields, turns: Turns) -> list[ContentBlock]:
             return [turns.result(part.text("id"), part.text("name"), content)]
         case "blob" | "binary":
             data = part.required_text("content", "data")
-            return [media_block(MediaSource(kind="base64", data=data), _media_type(part), kind=_modality(part))]
+            return [media_block("base64", data, _media_type(part), kind=_modality(part))]
         case "uri":
             return [media_from_url(part.required_text("uri"), _media_type(part), kind=_modality(part))]
         case "image-url" | "audio-url" | "video-url" | "document-url":
             return [media_from_url(part.required_text("url"), _media_type(part), kind=kind.removesuffix("-url"))]
         case "file":
-            source = MediaSource(kind="file_id", data=part.required_text("file_id"))
-            return [media_block(source, _media_type(part), kind=_modality(part))]
+            return [media_block("file_id", part.required_text("file_id"), _media_type(part), kind=_modality(part))]
         case _:
             return [provider_block(FORMAT, kind, part.whole())]
 
@@ -368,7 +375,7 @@ class _Attributes:
                 return [media_from_url(url, kind="image")] if isinstance(url, str) else []
             case "audio":
                 audio = (part.take("audio") or {}).get("audio") or {}
-                return [media_block(MediaSource(kind="url", data=to_text(audio.get("url"))), audio.get("mime_type"),
+                return [media_block("url", to_text(audio.get("url")), audio.get("mime_type"),
                                     kind="audio")]  # fmt: skip
             case "tool_use":
                 part.whole()

@@ -2,6 +2,11 @@
 
 One message of the assistant holds all steps of its turn, with the outputs of the tools. Each step becomes a message,
 followed by its results. Of messages for models, results of tools are messages with the role tool.
+
+What both kinds of messages share: provider metadata, reasoning, citations, files and outputs of tools.
+
+Source: https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message and .../model-message. Metadata of a part is an object
+by provider, as ``providerMetadata`` or ``providerOptions``.
 """
 
 from collections.abc import Iterator
@@ -11,7 +16,6 @@ from typing import Any
 from dragoman.canonical.blocks import (
     Citation,
     ContentBlock,
-    MediaSource,
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
@@ -33,8 +37,10 @@ from dragoman.formats.reading.fields import Fields, source_losses, typed_errors
 from dragoman.formats.reading.turns import Turns, read_messages, read_time
 
 FORMAT = "vercel-ui"
+LIBRARY = "vercel-ai"
 _ROLES = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT}
 _PYDANTIC = "pydantic_ai"
+"""The place of pydantic-ai's metadata, which names the provider in a field."""
 _FAILED = ("output-error", "output-denied")
 _MODEL_FORMAT = "vercel-model"
 
@@ -211,19 +217,15 @@ class _ModelMessageReader:
             case "image" | "file":
                 return list(read_file(part, "image", "data"))
             case "tool-call":
-                return [self._call(part)]
+                native_id, name = part.text("toolCallId"), part.required_text("toolName")
+                if part.flag("providerExecuted"):
+                    self._server_calls.add(native_id or name)
+                    return [provider_block(LIBRARY, name, part.whole())]
+                return [self._turns.call(native_id, name, part.take("input", "args"))]
             case "tool-result":
                 return [self._result(part)]
             case _:
                 return [provider_block(LIBRARY, kind, part.whole())]
-
-    def _call(self, part: Fields) -> ContentBlock:
-        native_id = part.text("toolCallId")
-        name = part.required_text("toolName")
-        if part.flag("providerExecuted"):
-            self._server_calls.add(native_id or name)
-            return provider_block(LIBRARY, name, part.whole())
-        return self._turns.call(native_id, name, part.take("input", "args"))
 
     def _result(self, part: Fields) -> ContentBlock:
         native_id, name = part.text("toolCallId"), part.text("toolName")
@@ -252,13 +254,9 @@ def model_of_custom(part: Fields) -> dict[str, Any] | None:
     return model_fields_of(LIBRARY, provider, name if isinstance(name, str) else None)
 
 
-LIBRARY = "vercel-ai"
-
 _SIGNATURES = ("signature", "thoughtSignature", "reasoningEncryptedContent", "encryptedContent")
 _BOOKKEEPING = ("itemId", "id", "canonical_system", "phase")
 """Ids of the provider's own storage, and who called a tool: a history without them means the same."""
-_PYDANTIC = "pydantic_ai"
-"""The place of pydantic-ai's metadata, which names the provider in a field."""
 
 
 def name_model(fields: dict[str, Any]) -> dict[str, Any]:
@@ -414,8 +412,7 @@ def read_file(part: Fields, *names: str) -> Iterator[ContentBlock]:
         tagged = part.adopt(value, f"{part.path}.{names[0]}")
         tag = tagged.text("type")
         if tag == "text":
-            source = MediaSource(kind="text", data=tagged.required_text("text"))
-            yield media_block(source, media_type or "text/plain", title=title)
+            yield media_block("text", tagged.required_text("text"), media_type or "text/plain", title=title)
             return
         if tag == "url":
             value = tagged.required_text("url")
@@ -430,7 +427,7 @@ def read_file(part: Fields, *names: str) -> Iterator[ContentBlock]:
     if value.startswith(("data:", "http:", "https:")):
         yield media_from_url(value, media_type, kind=kind, title=title)
     else:
-        yield media_block(MediaSource(kind="base64", data=value), media_type, kind=kind, title=title)
+        yield media_block("base64", value, media_type, kind=kind, title=title)
 
 
 def read_output(output: Fields) -> tuple[list[ContentBlock], bool]:

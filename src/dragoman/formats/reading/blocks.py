@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 from pydantic_core import to_json
 
@@ -29,6 +29,7 @@ from dragoman.formats.reading.fields import is_count
 from dragoman.formats.reading.tool_calls import ToolIdReader, split_results
 
 Fields = dict[str, Any]
+SourceKind = Literal["base64", "url", "text", "file_ref", "file_id"]
 
 _DATA_URL = re.compile(
     r"data:(?P<type>[^;,]*)(?:;[^;,]*)*?(?P<base64>;base64)?,(?P<data>.*)", re.DOTALL | re.IGNORECASE
@@ -56,9 +57,19 @@ def library_provider(library: str, provider: str) -> str:
 
 
 def media_block(
-    source: MediaSource, media_type: str | None = None, *, kind: str | None = None, **fields: Any
+    form: SourceKind,
+    data: str,
+    media_type: str | None = None,
+    *,
+    kind: str | None = None,
+    owner: str | None = None,
+    **fields: Any,
 ) -> ContentBlock:
-    """Return a media block of the given kind, or of the kind of its type. Other types become documents."""
+    """Return a media block of the given kind, or of the kind of its type. Other types become documents.
+
+    ``form`` says what the data are; ``owner`` is the provider that keeps a file.
+    """
+    source = MediaSource(kind=form, data=data, provider=owner)
     block: Any = _MEDIA.get(kind or (media_type or "").partition("/")[0], DocumentBlock)
     known = {name: value for name, value in fields.items() if value is not None and name in block.model_fields}
     built: ContentBlock = block(source=source, media_type=media_type or None, **known)
@@ -69,10 +80,8 @@ def media_from_url(url: str, media_type: str | None = None, *, kind: str | None 
     """Return a media block by URL, or with the content of a data URL."""
     data_url = _DATA_URL.fullmatch(url)
     if data_url is None:
-        return media_block(MediaSource(kind="url", data=url), media_type, kind=kind, **fields)
-    return media_block(
-        MediaSource(kind="base64", data=data_url["data"]), data_url["type"] or media_type, kind=kind, **fields
-    )
+        return media_block("url", url, media_type, kind=kind, **fields)
+    return media_block("base64", data_url["data"], data_url["type"] or media_type, kind=kind, **fields)
 
 
 def read_media(
@@ -82,10 +91,10 @@ def read_media(
     ``fields`` are those of `media_block`.
     """
     if data is not None:
-        return media_block(MediaSource(kind="base64", data=data), media_type, **fields)
+        return media_block("base64", data, media_type, **fields)
     if url is not None:
         return media_from_url(url, media_type, **fields)
-    return None if path is None else media_block(MediaSource(kind="file_ref", data=path), media_type, **fields)
+    return None if path is None else media_block("file_ref", path, media_type, **fields)
 
 
 def tool_call(ids: ToolIdReader, native: str | None, name: str, arguments: Any) -> ToolUseBlock:

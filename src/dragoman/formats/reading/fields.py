@@ -1,4 +1,9 @@
-"""Objects of a document whose fields are used up: a field that no reader takes becomes a loss."""
+"""Objects of a document whose fields are used up: a field that no reader takes becomes a loss.
+
+The losses of a reader: what a document has and the messages do not.
+
+Readers report to the collector of the running `collect_losses`; without one, nothing collects.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

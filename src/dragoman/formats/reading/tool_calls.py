@@ -1,4 +1,6 @@
-"""Results whose id was answered already, given to the calls that are still open.
+"""Tool calls and results of a document: ids, names, the split into messages, and which call a result answers.
+
+Results whose id was answered already, given to the calls that are still open.
 
 Some programs write the id of the first call into each result, and some models repeat the id of a call in one turn.
 """
@@ -150,7 +152,14 @@ class _Pairing:
         repeated = [place for place, result in turn.results if not self._is_first(place, result, sharing)]
         open_calls = deque(call for _, call in turn.calls if self._open[call.id])
         for place in repeated:
-            self._give(place, open_calls.popleft() if open_calls else None)
+            if not open_calls:
+                self._report(place, "the call of this result has a result already, and no other call is open: it stays")
+                continue
+            call = open_calls.popleft()
+            self._open[call.id] -= 1
+            self.changes[place] = call.id
+            reason = "the call of this result has a result already: it is given to the next open call"
+            self._report(place, f"{reason}, of {call.name[:80]!r}")
 
     def _is_first(self, place: _Place, result: ToolResultBlock, sharing: Mapping[str, deque[str]]) -> bool:
         """Whether a call of the result's id has no result yet. The result then answers the first of these."""
@@ -165,15 +174,6 @@ class _Pairing:
         if call_id != named:
             self.changes[place] = call_id
         return True
-
-    def _give(self, place: _Place, call: ToolUseBlock | None) -> None:
-        if call is None:
-            self._report(place, "the call of this result has a result already, and no other call is open: it stays")
-            return
-        self._open[call.id] -= 1
-        self.changes[place] = call.id
-        reason = "the call of this result has a result already: it is given to the next open call"
-        self._report(place, f"{reason}, of {call.name[:80]!r}")
 
     def _report(self, place: _Place, reason: str, *, severity: Severity = Severity.WARNING) -> None:
         source_losses().add(self._paths[place[0]], reason, kind=LossKind.DUPLICATE_TOOL_ID, severity=severity)

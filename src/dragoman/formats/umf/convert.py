@@ -2,6 +2,10 @@
 
 Content without a UMF form is a loss. What fits into the texts of its metadata is stored there under our own keys, which
 start with ``dragoman_``: ids, time, channel, the role developer, and the metadata of the message as JSON.
+
+UMF's formatter of ChatML: a list of turns with a limit, a check and a count.
+
+Source: docs/reference/umf.md#chatml.
 """
 
 import re
@@ -371,9 +375,19 @@ class ChatMLFormatter:
 
     def faults(self) -> list[str]:
         """Return why the turns do not fit UMF's rules, one reason for each; an empty list if they do."""
-        return [
-            f"$[{index}]: {reason}" for index, message in enumerate(self.messages) for reason in _faults_of(message)
-        ]
+        found: list[str] = []
+        for index, message in enumerate(self.messages):
+            role, has_calls = message.role, bool(message.tool_calls)
+            checks = (
+                (not message.content and not has_calls, "a message without calls must have a content"),
+                (role == "system" and not message.name, "a system message must have a name"),
+                (role == "assistant" and not message.name and not has_calls,
+                 "an assistant message without calls must have a name"),
+                (role == "tool" and not (message.tool_call_id and message.name),
+                 "a tool message must have the id of its call and a name"),
+            )  # fmt: skip
+            found += [f"$[{index}]: {reason}" for is_faulty, reason in checks if is_faulty]
+        return found
 
     def validate_messages(self) -> bool:
         """Whether every turn fits UMF's rules."""
@@ -413,19 +427,6 @@ class ChatMLFormatter:
                 entry["tool_calls"] = list(message.tool_calls)
             written.append(entry)
         return written
-
-
-def _faults_of(message: ChatMLMessage) -> list[str]:
-    found = []
-    if not message.content and not message.tool_calls:
-        found.append("a message without calls must have a content")
-    if message.role == "system" and not message.name:
-        found.append("a system message must have a name")
-    if message.role == "assistant" and not message.name and not message.tool_calls:
-        found.append("an assistant message without calls must have a name")
-    if message.role == "tool" and not (message.tool_call_id and message.name):
-        found.append("a tool message must have the id of its call and a name")
-    return found
 
 
 def _text(content: Any) -> str:

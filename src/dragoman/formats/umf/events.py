@@ -183,7 +183,19 @@ class _HistoryBuilder:
             self._early_results.discard(call_id)
             return
         read, _ = read_entry(native, path, self._ids)
-        located = [_locate(message, envelope, event, first=index == 0) for index, message in enumerate(read)]
+        # The session, the time and the model are those that the event names.
+        located: list[Message] = []
+        for each in read:
+            updates: dict[str, Any] = {"session_id": envelope.session_id, "created_at": _time(envelope)}
+            if not located:
+                updates["id"] = event.message.metadata.get("message_id") or envelope.event_id.removeprefix("evt_")
+            if (info := event.model_info) is not None and each.role is Role.ASSISTANT:
+                model = info.model_name  # UMF has two fields, and the provider is optional
+                if info.provider is not None and not model.startswith(f"{info.provider}:"):
+                    model = f"{info.provider}:{model}"
+                named = {"model": model, "provider": info.provider}
+                updates["metadata"] = each.metadata.model_copy(update=named)
+            located.append(each.model_copy(update=updates))
         start = len(self.messages)
         self.messages += located
         for index, message in enumerate(located, start):
@@ -234,25 +246,6 @@ class _HistoryBuilder:
         self.messages.append(_message(envelope, Role.TOOL, block))
 
 
-def _locate(message: Message, envelope: Envelope, event: MessageEvent, *, first: bool) -> Message:
-    """Return the message with the session and model that the event names."""
-    updates: dict[str, Any] = {"session_id": envelope.session_id, "created_at": _time(envelope)}
-    if first:
-        updates["id"] = event.message.metadata.get("message_id") or envelope.event_id.removeprefix("evt_")
-    info = event.model_info
-    if info is not None and message.role is Role.ASSISTANT:
-        model_fields = {"model": _model_id(info), "provider": info.provider}
-        updates["metadata"] = message.metadata.model_copy(update=model_fields)
-    return message.model_copy(update=updates)
-
-
-def _model_id(info: ModelInfo) -> str:
-    """Return the id with its provider. UMF has two fields, and the provider is optional."""
-    if info.provider is None or info.model_name.startswith(f"{info.provider}:"):
-        return info.model_name
-    return f"{info.provider}:{info.model_name}"
-
-
 def _message(envelope: Envelope, role: Role, block: ToolUseBlock | ToolResultBlock) -> Message:
     parent = block.tool_use_id if isinstance(block, ToolResultBlock) else None
     return Message(
@@ -296,10 +289,12 @@ def history_to_umf(messages: Sequence[Message], *, project_hash: str | None = No
         yield envelope("message", f"evt_{message.id}", message, _message_fields(message, names))
         for call in message.tool_uses:
             names[call.id] = call.name
+            answer = results.get(call.id)
+            status = "pending" if answer is None else "failed" if answer.is_error else "completed"
             yield envelope("tool_call", f"evt_{call.id}", message, {
                 "message_event_id": f"evt_{message.id}",
                 "tool_call": {"id": call.id, "name": call.name, "arguments": _arguments(call)},
-                "status": _status(results.get(call.id)),
+                "status": status,
             })  # fmt: skip
         for result in message.tool_results:
             content = _text(result.content, message)
@@ -392,9 +387,3 @@ def _text(blocks: Iterable[ContentBlock], message: Message) -> str:
 
 def _log_left_out(block: ContentBlock, message: Message) -> None:
     logger.warning("UMF has no form for the %s block of message %s: it is left out", block.type, message.id)
-
-
-def _status(result: ToolResultBlock | None) -> str:
-    if result is None:
-        return "pending"
-    return "failed" if result.is_error else "completed"

@@ -1,6 +1,8 @@
 """UMF as data: messages, blocks, and UMF's own constructors. Source: docs/reference/umf.md#messages.
 
 Nulls and empty metadata are accepted and never written. Unknown keys are ignored.
+
+Blocks as UMF blocks and back. Source: docs/reference/umf.md#blocks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,16 +64,10 @@ class ToolResult(UmfModel):
 Block = Annotated[Text | Image | ToolUse | ToolResult, Discriminator("type")]
 
 
-def _text_or_blocks(value: Any) -> str | None:
-    if isinstance(value, str):
-        return "string"
-    return "blocks" if isinstance(value, list) else None
-
-
 Content = Annotated[
     Annotated[str, Tag("string")] | Annotated[list[Block], Tag("blocks")],
     Discriminator(
-        _text_or_blocks,
+        lambda value: "string" if isinstance(value, str) else "blocks" if isinstance(value, list) else None,
         custom_error_type="no_content",
         custom_error_message="content must be a text or a list of blocks",
     ),
