@@ -28,7 +28,7 @@ _OR_KEY = "or create a key with `dragoman gateway keys create`, which pages of o
 _SEND_JSON = "send the header content-type: application/json"
 _ASKED_FIRST = frozenset(("x-api-key", "x-goog-upload-command"))
 """Headers that a browser asks the other site about first. Google's key may come from the address instead."""
-_MAX_REMEMBERED = 100
+_MAX_REMEMBERED = 20
 """The hosts and content types, of those that requests repeat, that are not judged again."""
 
 

@@ -1,6 +1,9 @@
 """The page of ``/metrics``: the counts of all workers, and the state at this moment."""
 
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from itertools import accumulate
 from typing import Any
 
@@ -14,72 +17,56 @@ from dragoman_gateway.running.board import Status
 from dragoman_gateway.running.metrics import SECONDS, Metrics
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-_COUNTERS = {
-    "requests": ("requests", "Requests that were answered.", ("wire", "model", "status", "form")),
-    "tokens": ("tokens", "Tokens of replies.", ("model", "kind")),
-    "cost": ("cost_usd", "The cost of replies, as far as it is known.", ("model",)),
-    "unpriced": ("unpriced", "Replies without a known cost.", ("model",)),
-    "losses": ("losses", "What requests and replies lost between two wires.", ("kind",)),
-    "broken": ("broken_streams", "Streams that ended in an error.", ("wire",)),
-}
-_HISTOGRAMS = {
-    "first": ("first_byte_seconds", "Until a stream began."),
-    "whole": ("request_seconds", "Until the end of a reply."),
-}
 
 
 def metrics_page(status: Status) -> bytes:
     """Return all counts in Prometheus's text format."""
-    metrics = Metrics()
-    metrics.add(status.metrics)
     registry = CollectorRegistry()
-    registry.register(_Page([*_counted(metrics), *_present(status)]))
+    registry.register(_Page([*_counted(status), *_present(status)]))
     return generate_latest(registry)
 
 
-def _counted(metrics: Metrics) -> Iterator[Metric]:
+def _counted(status: Status) -> Iterator[Metric]:
     """Yield the metrics of the requests that have ended."""
-    for count, (name, text, labels) in _COUNTERS.items():
-        counter = CounterMetricFamily(f"dragoman_{name}", text, labels=labels)
-        for values, numbers in metrics.series(count).items():
-            for value, number in numbers.items():
-                counter.add_metric((*values, value), float(number))
+    metrics = Metrics()
+    metrics.add(status.metrics)
+    for name, each in _table()["counters"].items():
+        counter = CounterMetricFamily(f"dragoman_{name}", each["text"], labels=each["labels"])
+        for labels, numbers in metrics.series(name).items():
+            for label, number in numbers.items():
+                counter.add_metric((*labels, label), float(number))
         yield counter
     bounds = [*map(floatToGoString, SECONDS), "+Inf"]
-    for count, (name, text) in _HISTOGRAMS.items():
-        histogram = HistogramMetricFamily(f"dragoman_{name}", text, labels=["wire"])
-        for wire, numbers in metrics.series(count).items():
+    for name, each in _table()["histograms"].items():
+        histogram = HistogramMetricFamily(f"dragoman_{name}", each["text"], labels=each["labels"])
+        for labels, numbers in metrics.series(each["time"]).items():
             ranges = accumulate(numbers.get(str(place), 0) for place in range(len(bounds)))
-            histogram.add_metric(wire, list(zip(bounds, ranges, strict=True)), numbers["sum"])
+            histogram.add_metric(labels, list(zip(bounds, ranges, strict=True)), numbers["sum"])
         yield histogram
 
 
 def _present(status: Status) -> Iterator[Metric]:
     """Yield the metrics of the present state."""
-    in_flight = "Requests that are being answered."
-    yield GaugeMetricFamily("dragoman_requests_in_flight", in_flight, value=status.in_flight)
-    yield GaugeMetricFamily("dragoman_estimated", "Replies that were charged an estimate.", value=status.estimated)
-    lost = "What was not stored or counted because a server did not answer."
-    yield _gauges("dragoman_dropped", lost, ("kind",), {(kind,): each for kind, each in status.dropped.items()})
-    yield _gauges("dragoman_waiting", "What waits to be stored.", ("kind",),
-                  {(kind,): each for kind, each in status.waiting.items()})  # fmt: skip
-    oldest = "How long the oldest request has waited to be stored."
-    yield GaugeMetricFamily("dragoman_waiting_seconds", oldest, value=status.waiting_seconds)
-    answers = "Whether a shared server answers."
-    yield _gauges("dragoman_service_available", answers, ("service",),
-                  {(name,): each for name, each in status.available.items()})  # fmt: skip
-    busy = {(lane, wait): each for lane, waits in status.busy.items() for wait, each in waits.items()}
-    late = "Transactions that waited too long, for a lock or for a place."
-    yield _gauges("dragoman_database_busy", late, ("lane", "wait"), busy)
-    have = "The version of the configuration that a worker has."
-    yield _gauges("dragoman_configuration", have, ("worker", "version"), dict.fromkeys(status.workers.items(), 1))
+    values: dict[str, dict[tuple[str, ...], float]] = {
+        "requests_in_flight": {(): status.in_flight},
+        "estimated": {(): status.estimated},
+        "dropped": {(kind,): number for kind, number in status.dropped.items()},
+        "waiting": {(kind,): number for kind, number in status.waiting.items()},
+        "waiting_seconds": {(): status.waiting_seconds},
+        "service_available": {(name,): answers for name, answers in status.available.items()},
+        "database_busy": {(lane, wait): each for lane, waits in status.busy.items() for wait, each in waits.items()},
+        "configuration": dict.fromkeys(status.workers.items(), 1),
+    }
+    for name, each in _table()["gauges"].items():
+        gauge = GaugeMetricFamily(f"dragoman_{name}", each["text"], labels=each["labels"])
+        for labels, number in values[name].items():
+            gauge.add_metric(labels, number)
+        yield gauge
 
 
-def _gauges(name: str, text: str, labels: Sequence[str], values: Mapping[Any, int]) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=labels)
-    for key, value in values.items():
-        family.add_metric(key, value)
-    return family
+@cache
+def _table() -> Mapping[str, Any]:
+    return tomllib.loads(files("dragoman_gateway.endpoints").joinpath("metrics.toml").read_text("utf-8"))
 
 
 class _Page(Collector):

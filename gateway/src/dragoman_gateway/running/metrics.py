@@ -150,7 +150,7 @@ class Metrics:
         for loss in record.losses:
             series["losses",][loss.kind.value] += 1
         if record.broken:
-            series["broken",][wire] += 1
+            series["broken_streams",][wire] += 1
         for usage in record.usages:
             for kind in _KINDS:
                 if number := getattr(usage, kind):
@@ -158,7 +158,7 @@ class Metrics:
             if usage.cost_usd is None:
                 series["unpriced",][model] += 1
             else:
-                series["cost",][model] += usage.cost_usd
+                series["cost_usd",][model] += usage.cost_usd
 
     def _count_figures(self, record: RequestRecord, times: Mapping[str, float]) -> None:
         status, usages = record.status, record.usages
