@@ -18,7 +18,7 @@ from dragoman.canonical.extensions.security import RETENTION
 from dragoman.policy import Pipeline, PolicyDeniedError
 from dragoman.policy.plugins import LabelledModels
 from dragoman.store import Store
-from dragoman_gateway.stored.call_state import _row_key
+from dragoman_gateway.stored.call_state import _LABELS, _row_key
 from dragoman_gateway.turn.recall import Recall
 from tests.compatibility.test_messages import is_contained
 from tests.gateway.app.test_labels import MODELS, POLICY, said
@@ -79,7 +79,7 @@ def test_the_gateway_finds_labels_under_their_keys() -> None:
     for each in fixture["messages"]:
         assert sorted(recall._keys(Message.model_validate(each["message"]))) == each["keys"]
     for row in fixture["rows"]:
-        assert _row_key(row["owner"], row["key"]) == row["row"]
+        assert _row_key(row["owner"], _LABELS + row["key"]) == row["row"]
 
 
 class Nowhere:

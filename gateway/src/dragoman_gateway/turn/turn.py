@@ -20,16 +20,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from dragoman import (
-    Adapter,
-    AsyncClient,
-    Message,
-    RequestContext,
-    TextBlock,
-    Usage,
-    WireRequest,
-    WireResponse,
-)
+from dragoman import Adapter, AsyncClient, Message, RequestContext, TextBlock, Usage, WireRequest, WireResponse
 from dragoman.answers import ProviderRequest, holds_state
 from dragoman.errors import ProviderError
 from dragoman.pricing import price_table
@@ -195,8 +186,7 @@ class Turn:
 
     def _take(self, *, is_first: bool = False) -> None:
         """Turn to the next deployment, and choose how it answers."""
-        resources, read = self._resources, self.read
-        wire = self.request.wire
+        resources, read, wire = self._resources, self.read, self.request.wire
         self._deployment = self._left.pop(0)
         self._target = target = self._deployment.adapter
         if resources.is_bounded and target.provider == wire.provider:
@@ -215,7 +205,7 @@ class Turn:
             self.request.record.asked = model
             return
         read.read()
-        if is_first and self.request.wire.server_state:
+        if is_first and wire.server_state:
             self._check_server_state()
         if not needs_session and read.may_pass and target.provider != wire.provider and _is_plain(read):
             self.way = Direct(read, target, client)
