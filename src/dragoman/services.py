@@ -18,7 +18,7 @@ from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.configuration.transports import Transports
 from dragoman.configuration.validation import merge_providers
-from dragoman.effects.work import Work, call, drive, drive_async, in_thread
+from dragoman.effects import Work, call, drive, drive_async, in_thread
 from dragoman.session.judge import Judge
 from dragoman.session.judge import Prompt as JudgedPrompt
 from dragoman.session.media import media_type_of

@@ -16,7 +16,7 @@ from dragoman.adapter.wire import Upload
 from dragoman.answers.forwarding import forward
 from dragoman.answers.provider_request import ProviderRequest
 from dragoman.attempt.attempt import Attempt
-from dragoman.effects.work import drive_async
+from dragoman.effects import drive_async
 
 __all__ = [
     "Attempt",

@@ -14,8 +14,7 @@ from dragoman.attempt.attempt import Attempt
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import Usage
 from dragoman.configuration.config import ClientConfig
-from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
-from dragoman.effects.work import iterate_async
+from dragoman.effects import Abandoned, Broken, Failed, Replied, SendOutcome, iterate_async
 from dragoman.limits.limits import LimitGovernor
 from dragoman.limits.reservation import Governor, MeasureUsage
 from dragoman.transport.contract import AsyncStreamedReply

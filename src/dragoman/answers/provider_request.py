@@ -23,8 +23,7 @@ from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import Usage
 from dragoman.configuration.config import ClientConfig
 from dragoman.configuration.transports import Transports
-from dragoman.effects.outcomes import Broken, Failed, Replied, ResponseDetails, SendOutcome
-from dragoman.effects.work import Perform, drive_async, iterate_async
+from dragoman.effects import Broken, Failed, Perform, Replied, ResponseDetails, SendOutcome, drive_async, iterate_async
 from dragoman.limits.reservation import Governor, MeasureUsage, Observe, Stage, usage_of
 from dragoman.transport import AsyncTransport
 from dragoman.transport.contract import AsyncStreamedReply

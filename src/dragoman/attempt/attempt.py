@@ -8,8 +8,7 @@ from typing import Any, Protocol
 
 from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.adapter.wire import WireResponse
-from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
-from dragoman.effects.work import Perform, Work
+from dragoman.effects import Abandoned, Broken, Failed, Perform, Replied, SendOutcome, Work
 from dragoman.limits.reservation import Governor, MeasureUsage, Observe, Reservation, Stage
 from dragoman.transport.retry import Timing
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from dragoman.effects.work import Work
+from dragoman.effects import Work
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.plugin import Hook
 from dragoman.policy.step import OutgoingRequest

@@ -20,8 +20,7 @@ from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.configuration.config import ClientConfig, client_config, is_client
 from dragoman.configuration.transports import Transports
 from dragoman.configuration.validation import merge_providers, read_providers
-from dragoman.effects.outcomes import Replied, ResponseDetails, SendOutcome
-from dragoman.effects.work import Perform, Work, in_thread, intercept
+from dragoman.effects import Perform, Replied, ResponseDetails, SendOutcome, Work, in_thread, intercept
 from dragoman.limits.budget import BudgetAccounts, Budgets, Spend
 from dragoman.limits.limits import LimitGovernor
 from dragoman.limits.reservation import Governor, MaxUsage, MeasureUsage, Observe

@@ -10,8 +10,7 @@ from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete, MessageStart, StreamEvent, UsageUpdate
 from dragoman.canonical.message import Message, MessageStatus, StopReason
-from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, ResponseDetails, SendOutcome
-from dragoman.effects.work import Perform, Work
+from dragoman.effects import Abandoned, Broken, Failed, Perform, Replied, ResponseDetails, SendOutcome, Work
 from dragoman.limits.reservation import Stage
 from dragoman.transport import AsyncStreamedReply, StreamedReply
 

@@ -10,8 +10,7 @@ from dragoman.adapter.replies.drift import drift_of
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.usage import CostStatus, Usage
-from dragoman.effects.outcomes import Broken, Failed, Replied, SendOutcome
-from dragoman.effects.work import Work
+from dragoman.effects import Broken, Failed, Replied, SendOutcome, Work
 
 if TYPE_CHECKING:
     from dragoman.events.bus import EventBus

@@ -46,9 +46,13 @@ from dragoman.canonical.ids import new_session_id, new_ulid
 from dragoman.canonical.message import Message, Role
 from dragoman.configuration.transports import Transports
 from dragoman.configuration.validation import merge_providers
-from dragoman.effects.outcomes import Broken, Failed, Replied, ResponseDetails, SendOutcome
-from dragoman.effects.work import (
+from dragoman.effects import (
+    Broken,
+    Failed,
     Perform,
+    Replied,
+    ResponseDetails,
+    SendOutcome,
     Work,
     call,
     drive,

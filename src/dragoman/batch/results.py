@@ -25,7 +25,7 @@ from dragoman.batch.requests import PreparedRequest
 from dragoman.canonical.events import OutputProblem
 from dragoman.canonical.message import Message, MessageMetadata, Role, StopReason
 from dragoman.canonical.usage import TokenUsage, Usage
-from dragoman.effects.outcomes import Broken, Failed, Replied, SendOutcome
+from dragoman.effects import Broken, Failed, Replied, SendOutcome
 from dragoman.output.answer_type import AnswerForm
 from dragoman.output.check import AnswerCheck
 from dragoman.output.errors import OutputError

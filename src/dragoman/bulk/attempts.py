@@ -21,8 +21,7 @@ from dragoman.bulk.concurrency import SlotGovernor
 from dragoman.bulk.progress import ProgressTracker
 from dragoman.bulk.records import Outcome
 from dragoman.bulk.requester import WorkerLostError
-from dragoman.effects.outcomes import Broken, Failed
-from dragoman.effects.work import Perform, call
+from dragoman.effects import Broken, Failed, Perform, call
 from dragoman.limits import LimitReachedError, LimitsUnavailableError
 from dragoman.limits.budget import Budgets
 from dragoman.limits.limits import LimitGovernor

@@ -28,8 +28,7 @@ from dragoman.bulk.rows import prompt_digest
 from dragoman.bulk.write_batcher import WriteBatcher
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus
-from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
-from dragoman.effects.work import Perform, call
+from dragoman.effects import Abandoned, Broken, Failed, Perform, Replied, SendOutcome, call
 from dragoman.limits import Limits
 from dragoman.limits.budget import Budgets
 from dragoman.limits.reservation import MaxUsage, MeasureUsage, Reservation, is_billed, usage_of

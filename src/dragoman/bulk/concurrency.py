@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 
 from dragoman.adapter.errors import ConfigurationError, ProviderError, RateLimitError
 from dragoman.adapter.replies.rate_limit_headers import remaining_requests
-from dragoman.effects.outcomes import Broken, Failed, Replied, SendOutcome
-from dragoman.effects.work import Perform, call
+from dragoman.effects import Broken, Failed, Perform, Replied, SendOutcome, call
 from dragoman.limits.reservation import MeasureUsage, Reservation, usage_of
 from dragoman.transport import Timing
 from dragoman.transport.retry import RetryState

@@ -28,8 +28,7 @@ from dragoman.bulk.rows import Row as SourceRow
 from dragoman.bulk.rows import RowReader, Source, build_messages, prompt_digest
 from dragoman.canonical.message import Message
 from dragoman.configuration import ClientConfig
-from dragoman.effects.outcomes import Broken, Failed, Replied, ResponseDetails, SendOutcome
-from dragoman.effects.work import Work, call, drive_async
+from dragoman.effects import Broken, Failed, Replied, ResponseDetails, SendOutcome, Work, call, drive_async
 from dragoman.limits.bounds import max_usage
 from dragoman.limits.reservation import Observe
 

@@ -35,8 +35,18 @@ from dragoman.canonical.message import Message, MessageMetadata, MessageStatus, 
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.configuration.transports import Transports
 from dragoman.configuration.validation import merge_providers
-from dragoman.effects.outcomes import Broken, Replied, ResponseDetails, SendOutcome
-from dragoman.effects.work import Perform, Work, call, drive, drive_async, in_thread
+from dragoman.effects import (
+    Broken,
+    Perform,
+    Replied,
+    ResponseDetails,
+    SendOutcome,
+    Work,
+    call,
+    drive,
+    drive_async,
+    in_thread,
+)
 from dragoman.embeddings.result import Embeddings, PartialEmbeddings, sum_usage
 from dragoman.limits.reservation import MaxUsage, Observe
 from dragoman.session.identity import Pseudonyms, resolve_identity

@@ -19,7 +19,7 @@ from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.forks import ProcessLock
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
-from dragoman.effects.outcomes import SendOutcome
+from dragoman.effects import SendOutcome
 from dragoman.limits.reservation import (
     NOTHING_RESERVED,
     MaxUsage,

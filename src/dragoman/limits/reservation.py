@@ -17,8 +17,7 @@ from dragoman.canonical.blocks import replace_fields
 from dragoman.canonical.events import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
-from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
-from dragoman.effects.work import Perform
+from dragoman.effects import Abandoned, Broken, Failed, Perform, Replied, SendOutcome
 
 
 class LimitReachedError(RateLimitError):

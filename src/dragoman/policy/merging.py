@@ -14,7 +14,7 @@ from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.security import SecurityExtension, SubjectExtension
 from dragoman.canonical.extensions.slots import DelegationExtension, DelegationHop, HttpExtension
 from dragoman.canonical.message import Alternative, Message
-from dragoman.effects.work import Work
+from dragoman.effects import Work
 from dragoman.policy.errors import TierViolation
 from dragoman.policy.filtering import filter_extensions
 from dragoman.policy.slots import SLOTS, Capability, Slot, Tier, expand_capabilities

@@ -12,7 +12,7 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.message import Message
 from dragoman.canonical.message_view.parts import CalledTool
-from dragoman.effects.work import Work, drive, drive_async
+from dragoman.effects import Work, drive, drive_async
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.filtering import FilterCache
 from dragoman.policy.labels import labels_of

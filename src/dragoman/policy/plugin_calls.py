@@ -12,7 +12,7 @@ from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.log import get_logger
-from dragoman.effects.work import Perform
+from dragoman.effects import Perform
 from dragoman.policy.plugin import PluginDeclaration
 from dragoman.policy.step import Step
 

@@ -18,7 +18,7 @@ from dragoman.canonical.message_view.context import UnreadableError
 from dragoman.canonical.message_view.parts import CalledTool
 from dragoman.canonical.message_view.uris import AmbiguousUriError
 from dragoman.canonical.message_view.view import iter_views
-from dragoman.effects.work import Work
+from dragoman.effects import Work
 from dragoman.policy.data_policy import apply_data_labels
 from dragoman.policy.errors import PolicyDeniedError, TierViolation
 from dragoman.policy.filtering import filter_message

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from dragoman.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from dragoman.effects.outcomes import ResponseDetails
+    from dragoman.effects import ResponseDetails
     from dragoman.limits.budget import Budget
     from dragoman.open_turns import FailedAttempt
     from dragoman.session.async_session import AsyncSession
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _EXPORTS = {
-    "effects.outcomes": ("ResponseDetails",),
+    "effects": ("ResponseDetails",),
     "limits.budget": ("Budget",),
     "open_turns": ("FailedAttempt",),
     "session.async_session": ("AsyncSession",),

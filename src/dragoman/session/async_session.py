@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, overload
 from typing_extensions import TypeForm
 
 from dragoman.canonical.message import Message
-from dragoman.effects.work import drive_async, iterate_async
+from dragoman.effects import drive_async, iterate_async
 from dragoman.session.config import OutputT, SessionSettings, TurnOptions, UserInput
 from dragoman.session.effects import SessionEvent
 from dragoman.session.reply import Reply

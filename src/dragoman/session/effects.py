@@ -14,13 +14,13 @@ from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import BackgroundProgress, OutputEvent, StreamEvent, ToolProgress
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.effects.outcomes import Abandoned as Abandoned
-from dragoman.effects.outcomes import Broken as Broken
-from dragoman.effects.outcomes import Failed as Failed
-from dragoman.effects.outcomes import Replied as Replied
-from dragoman.effects.outcomes import SendOutcome as SendOutcome
-from dragoman.effects.work import Perform as Perform
-from dragoman.effects.work import intercept as intercept
+from dragoman.effects import Abandoned as Abandoned
+from dragoman.effects import Broken as Broken
+from dragoman.effects import Failed as Failed
+from dragoman.effects import Perform as Perform
+from dragoman.effects import Replied as Replied
+from dragoman.effects import SendOutcome as SendOutcome
+from dragoman.effects import intercept as intercept
 from dragoman.limits.reservation import Observe as Observe
 from dragoman.limits.reservation import Stage as Stage
 from dragoman.session.routes import Route

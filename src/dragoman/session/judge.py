@@ -12,7 +12,7 @@ from dragoman.canonical.extensions.message_labels import with_message_labels
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.configuration import ClientConfig
-from dragoman.effects.work import Work
+from dragoman.effects import Work
 from dragoman.session.history import first_new
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dragoman.adapter.names import foreign_attribute
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import TokenUsage, describe_tokens
-from dragoman.effects.outcomes import ResponseDetails
+from dragoman.effects import ResponseDetails
 from dragoman.session.cost import Cost, total_cost, total_usage
 
 OutputT = TypeVar("OutputT", covariant=True)

@@ -9,7 +9,7 @@ from weakref import ref
 from typing_extensions import TypeForm
 
 from dragoman.canonical.message import Message
-from dragoman.effects.work import drive, iterate
+from dragoman.effects import drive, iterate
 from dragoman.session.config import OutputT, SessionSettings, TurnOptions, UserInput
 from dragoman.session.effects import SessionEvent
 from dragoman.session.reply import Reply

@@ -20,7 +20,7 @@ from dragoman.adapter.replies.error_context import retry_after
 from dragoman.adapter.wire import AttemptRecord
 from dragoman.canonical.forks import ProcessLock
 from dragoman.canonical.log import get_logger
-from dragoman.effects.outcomes import Broken, Failed
+from dragoman.effects import Broken, Failed
 
 MIN_SECONDS = 0.001
 """A time limit of 0 would mean no waiting at all, and its error another reason."""

@@ -23,7 +23,7 @@ from dragoman.batch.requests import PreparedRequest
 from dragoman.bulk import bulk
 from dragoman.canonical.extensions.message_labels import labels_of_messages
 from dragoman.canonical.message import Message, MessageMetadata
-from dragoman.effects.work import drive as run_steps
+from dragoman.effects import drive as run_steps
 from dragoman.formats import (
     from_acp,
     from_chatml,

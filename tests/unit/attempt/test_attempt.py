@@ -11,8 +11,7 @@ from dragoman.adapter.wire import WireResponse
 from dragoman.attempt.attempt import Attempt, exchange_whole, run_attempts
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import TokenUsage
-from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
-from dragoman.effects.work import Perform, drive, drive_async
+from dragoman.effects import Abandoned, Broken, Failed, Perform, Replied, SendOutcome, drive, drive_async
 from dragoman.limits.reservation import NOTHING_RESERVED, LimitReachedError, MaxUsage, MeasureUsage, Reservation
 from dragoman.transport import RetryPolicy
 from dragoman.transport.retry import RetryQuota, RetryState, Timing

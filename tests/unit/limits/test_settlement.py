@@ -9,7 +9,7 @@ from dragoman.adapter.errors import BudgetExceededError, MalformedReplyError, Ra
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import TokenUsage
-from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied
+from dragoman.effects import Abandoned, Broken, Failed, Replied
 from dragoman.limits import Limit, Limits
 from dragoman.limits.bounds import max_usage
 from dragoman.limits.reservation import MaxUsage, is_billed

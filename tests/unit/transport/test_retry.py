@@ -19,7 +19,7 @@ from dragoman.adapter.errors import (
     ServerError,
 )
 from dragoman.adapter.wire import Headers
-from dragoman.effects.outcomes import Broken, Failed
+from dragoman.effects import Broken, Failed
 from dragoman.transport import retry
 from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, retry_within
 from tests.unit.transport.drivers import VirtualClock

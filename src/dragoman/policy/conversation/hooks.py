@@ -22,7 +22,7 @@ from dragoman.canonical.extensions.slots import MCPExtension
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.effects.work import Perform, Work, perform_all
+from dragoman.effects import Perform, Work, perform_all
 from dragoman.policy.conversation.context import actions_of, as_call, describe, without_choice
 from dragoman.policy.conversation.parts import RequestParts
 from dragoman.policy.conversation.state import PolicyState

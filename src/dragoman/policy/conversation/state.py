@@ -19,7 +19,7 @@ from dragoman.canonical.extensions.security import SecurityExtension
 from dragoman.canonical.extensions.slots import HttpExtension
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.effects.work import Work
+from dragoman.effects import Work
 from dragoman.policy.conversation.context import (
     PolicyContext,
     PolicyObserver,

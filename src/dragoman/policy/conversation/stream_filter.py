@@ -25,7 +25,7 @@ from dragoman.canonical.events import (
     UsageUpdate,
 )
 from dragoman.canonical.message import Message, Role
-from dragoman.effects.work import Perform, Work, carry_out
+from dragoman.effects import Perform, Work, carry_out
 from dragoman.policy.conversation.hooks import PolicyHooks
 
 Events = Sequence[StreamEvent]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.attempt.decision import DecidingPolicy, decide
 from dragoman.canonical.extensions.message_labels import labels_of_messages
 from dragoman.canonical.message import Message
-from dragoman.effects.work import carry_out
+from dragoman.effects import carry_out
 from dragoman.policy.step import OutgoingRequest
 from dragoman.session.effects import Effect, Send, Turn, intercept
 

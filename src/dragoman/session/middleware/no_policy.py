@@ -8,7 +8,7 @@ from dragoman.canonical.blocks import TextBlock
 from dragoman.canonical.extensions.message_labels import labels_at_end, labels_of_messages, read_labels
 from dragoman.canonical.log import get_logger, one_line
 from dragoman.canonical.message import Message, Role
-from dragoman.effects.work import intercept
+from dragoman.effects import intercept
 from dragoman.session.effects import Effect, Keep, Turn
 from dragoman.tools.toolbox import Toolbox
 

@@ -8,8 +8,7 @@ from typing import Any
 from dragoman.adapter.contract import Adapter
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.message import Message, Role
-from dragoman.effects.outcomes import Abandoned, Replied, SendOutcome
-from dragoman.effects.work import carry_out, intercept
+from dragoman.effects import Abandoned, Replied, SendOutcome, carry_out, intercept
 from dragoman.policy.conversation.hooks import PolicyHooks
 from dragoman.policy.conversation.stream_filter import StreamFilter
 from dragoman.session.effects import Admit, Choose, Effect, Keep, RunTools, Send, ToolRun, Turn

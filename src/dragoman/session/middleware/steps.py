@@ -12,8 +12,7 @@ from dragoman.canonical.extensions.message_labels import with_message_labels
 from dragoman.canonical.extensions.security import RETENTION
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message
-from dragoman.effects.outcomes import Broken, Failed
-from dragoman.effects.work import Perform, call, in_thread, intercept
+from dragoman.effects import Broken, Failed, Perform, call, in_thread, intercept
 from dragoman.open_turns import CallProgress, FailedAttempt, OpenTurn, TurnStep
 from dragoman.session.effects import AbandonedTurnError, Admit, Effect, Keep, RunTools, Send, Turn
 from dragoman.session.history import History

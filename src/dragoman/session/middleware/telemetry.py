@@ -12,8 +12,7 @@ from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.ids import new_ulid
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import CostStatus
-from dragoman.effects.outcomes import Abandoned, Replied, SendOutcome
-from dragoman.effects.work import intercept
+from dragoman.effects import Abandoned, Replied, SendOutcome, intercept
 from dragoman.events.bus import EventBus
 from dragoman.events.catalogue import (
     LlmCallCompleted,

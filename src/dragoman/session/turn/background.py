@@ -14,8 +14,7 @@ from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import BackgroundProgress, MessageComplete, UsageUpdate
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message, MessageStatus
-from dragoman.effects.outcomes import Abandoned, Broken, Replied, SendOutcome
-from dragoman.effects.work import call
+from dragoman.effects import Abandoned, Broken, Replied, SendOutcome, call
 from dragoman.session.effects import AbandonedTurnError, Effect, Send, Wait, apply_stages
 
 logger = get_logger("dragoman.transport")

@@ -1,6 +1,6 @@
 """Carries out the effects of a turn: what `Session` and `AsyncSession` share.
 
-Everything here is work (`dragoman.effects.work`): it yields each step that may wait, and one of two drivers waits.
+Everything here is work (`dragoman.effects`): it yields each step that may wait, and one of two drivers waits.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -18,7 +18,7 @@ from dragoman.canonical.events import MessageComplete, ToolProgress
 from dragoman.canonical.extensions.message_labels import with_message_labels
 from dragoman.canonical.message import Message, Role
 from dragoman.configuration.transports import TransportT
-from dragoman.effects.work import Perform, Work, call, in_thread, next_of, within
+from dragoman.effects import Perform, Work, call, in_thread, next_of, within
 from dragoman.session.config import TurnOptions, UserInput
 from dragoman.session.effects import (
     AbandonedTurnError,

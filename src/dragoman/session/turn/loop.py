@@ -20,8 +20,7 @@ from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message, MessageStatus, StopReason
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
-from dragoman.effects.work import Perform
+from dragoman.effects import Abandoned, Broken, Failed, Perform, Replied, SendOutcome
 from dragoman.limits.reservation import Stage
 from dragoman.session.effects import (
     AbandonedTurnError,

@@ -10,7 +10,7 @@ from dragoman.adapter.losses import Loss
 from dragoman.attempt.reply_reader import ReplyReader
 from dragoman.canonical.events import MessageStart, TextDelta
 from dragoman.canonical.message import Message, MessageStatus, Role
-from dragoman.effects.outcomes import Failed, Replied, ResponseDetails, SendOutcome
+from dragoman.effects import Failed, Replied, ResponseDetails, SendOutcome
 from dragoman.session.effects import Effect, Send, SessionEvent, Turn
 from dragoman.session.history import History
 from dragoman.session.reply import NO_OUTPUT, Reply, last_reply
