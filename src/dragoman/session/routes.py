@@ -98,9 +98,6 @@ class Routes:
 
         Raises NoModelError and UnknownProviderError, and RequestError if the prompt is nothing but a mention.
         """
-        if self.router is None:
-            assert sticky is not None
-            return self.own_route(sticky, prompt)
         from dragoman.routing import RouteRequest
 
         sticky_model = None if sticky is None else str(sticky.model_id)

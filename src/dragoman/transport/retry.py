@@ -157,28 +157,23 @@ class RetryQuota:
     REFUND = 1
 
     def __init__(self, capacity: int = CAPACITY) -> None:
-        self._capacity = capacity
-        self._remaining = capacity
+        self.capacity = capacity
+        self.remaining = capacity
         self._lock = ProcessLock()
-
-    @property
-    def remaining(self) -> int:
-        return self._remaining
 
     def try_spend(self, error: ProviderError) -> bool:
         """Pay for one retry after that error; False, without paying, if too little is left."""
         cost = self.THROTTLED_COST if isinstance(error, RateLimitError) else self.TRANSIENT_COST
         with self._lock:
-            if cost > self._remaining:
+            if cost > self.remaining:
                 return False
-            self._remaining -= cost
+            self.remaining -= cost
             return True
 
     def refund(self) -> None:
-        if self._remaining == self._capacity:  # as after nearly every call
-            return
+        """Take back what one success earns."""
         with self._lock:
-            self._remaining = min(self._capacity, self._remaining + self.REFUND)
+            self.remaining = min(self.capacity, self.remaining + self.REFUND)
 
 
 @dataclass(slots=True)
@@ -210,7 +205,8 @@ class RetryState:
 
     def record_success(self, status: int) -> None:
         """Record that a reply has arrived, or begun to."""
-        self.quota.refund()
+        if self.quota.remaining < self.quota.capacity:  # seldom
+            self.quota.refund()
         self.attempts += (AttemptRecord(len(self.attempts) + 1, status, None),)
         self._arrived = True
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dragoman.adapter.errors import CallNotPendingError, RequestError
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
@@ -109,14 +109,19 @@ class Answers:
     """The security labels of the results, by call id."""
 
 
-def has_calls_to_run(reply: Message) -> bool:
-    """Whether the reply's calls are to be run.
+def next_step(reply: Message) -> Literal["ask_again", "run_calls", "end"]:
+    """Return what follows a reply. One that its provider paused is sent back as it came, and the provider goes on.
 
     A reply that reached its length limit may end in an incomplete call, which is answered with an error so that the
     model can try again. Nothing is run after a refusal, or when the context is full and no result would fit.
     """
-    ended = reply.metadata.stop_reason in (StopReason.REFUSAL, StopReason.CONTEXT_OVERFLOW)
-    return bool(reply.tool_uses) and reply.metadata.status is MessageStatus.COMPLETE and not ended
+    metadata = reply.metadata
+    if metadata.status is not MessageStatus.COMPLETE:
+        return "end"
+    if metadata.stop_reason is StopReason.PAUSE:
+        return "ask_again"
+    ended = metadata.stop_reason in (StopReason.REFUSAL, StopReason.CONTEXT_OVERFLOW)
+    return "run_calls" if reply.tool_uses and not ended else "end"
 
 
 def pending_calls(messages: Sequence[Message]) -> tuple[ToolUseBlock, ...]:
@@ -125,8 +130,7 @@ def pending_calls(messages: Sequence[Message]) -> tuple[ToolUseBlock, ...]:
     answered: set[str] = set()
     for message in reversed(messages):
         if not (message.role is Role.TOOL or message.metadata.summary_of):
-            ended = message.role is Role.ASSISTANT and message.stop_reason is not StopReason.PAUSE
-            waits = ended and has_calls_to_run(message)
+            waits = message.role is Role.ASSISTANT and next_step(message) == "run_calls"
             return tuple(call for call in message.tool_uses if call.id not in answered) if waits else ()
         answered.update(result.tool_use_id for result in message.tool_results)
     return ()

@@ -18,7 +18,7 @@ from dragoman.adapter.errors import (
 )
 from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
 from dragoman.canonical.log import get_logger
-from dragoman.canonical.message import Message, MessageStatus, StopReason
+from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects import Abandoned, Broken, Failed, Perform, Replied, SendOutcome
 from dragoman.limits.reservation import Stage
@@ -36,7 +36,7 @@ from dragoman.session.effects import (
     Wait,
 )
 from dragoman.session.routes import Route
-from dragoman.session.turn.answers import Answers, has_calls_to_run
+from dragoman.session.turn.answers import Answers, next_step
 from dragoman.transport.retry import RetryState
 
 if TYPE_CHECKING:
@@ -111,14 +111,15 @@ def run_turn(plan: TurnPlan) -> Turn:
             route, reply = yield from _first_reply(plan, route, history, new_messages)
         else:
             reply = yield from request_reply(requests, route, history, new_messages)
-        ends_turn = plan.correct is None and not (_pauses(reply) or has_calls_to_run(reply))
+        ends_turn = plan.correct is None and next_step(reply) == "end"
         *_, reply = yield Keep((*new_messages, reply), ends_turn=ends_turn)
         history.append(reply)
         is_first = False
-        if _pauses(reply):
+        step = next_step(reply)
+        if step == "ask_again":
             new_messages, rounds = (), rounds - 1
             continue
-        if has_calls_to_run(reply):
+        if step == "run_calls":
             runs: Sequence[ToolRun] = yield RunTools(route.adapter, reply.tool_uses)
             some_wait = len(runs) < len(reply.tool_uses)
             history += yield Keep(tuple(run.message for run in runs), reply.tool_uses, ends_turn=some_wait)
@@ -139,7 +140,7 @@ def run_turn(plan: TurnPlan) -> Turn:
 
 def _too_many_rounds(plan: TurnPlan, reply: Message) -> TurnLimitError:
     limit = plan.max_rounds
-    if _pauses(reply):
+    if next_step(reply) == "ask_again":
         return TurnLimitError(f"the reply still pauses after {limit} rounds: raise max_rounds, or go on with ask(None)")
     if not plan.requests.tools:
         limit = min(limit, _ROUNDS_WITHOUT_TOOLS)
@@ -292,11 +293,6 @@ class _HeldReply:
         if self._judged is None or self._judged[0] != reply.id:
             self._judged = reply.id, self._route.find_fault(reply, self._is_valid)
         return self._judged[1]
-
-
-def _pauses(reply: Message) -> bool:
-    """Whether the provider paused its reply, and goes on with it if it is sent back as it came."""
-    return reply.metadata.stop_reason is StopReason.PAUSE and reply.metadata.status is MessageStatus.COMPLETE
 
 
 def _without_forced_choice(options: AdapterOptions) -> AdapterOptions:

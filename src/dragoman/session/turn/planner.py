@@ -88,12 +88,13 @@ class TurnPlanner(Conversation[TransportT], Generic[TransportT]):
             asked = waiting_prompt(open_turn, self._history)
             answers = partial(continue_calls, messages, open_turn) if pending_calls(messages) else None
 
+        choose = partial(self._routes.for_turn, sticky, model, self._history.to_send, requests.tools, requests.options)
+        if sticky is not None and self._routes.router is None:
+            choose = partial(self._routes.own_route, sticky)
         plan = TurnPlan(
             prompt=tuple(map(self._policy.adopt, asked)),
             known_adapter=sticky if self._routes.router is None else None,
-            choose=partial(
-                self._routes.for_turn, sticky, model, self._history.to_send, requests.tools, requests.options
-            ),
+            choose=choose,
             history=self._history.to_send,
             requests=requests,
             max_rounds=self.config.max_rounds,
