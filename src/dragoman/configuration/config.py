@@ -86,7 +86,7 @@ class ClientConfig:
     events: "EventBus | None" = None
     """Receives the events of each turn. It is never closed."""
 
-    store: "SessionStore | None" = field(default=None, metadata={"accepts": "SessionStore | str | None"})
+    store: "SessionStore | None" = field(default=None, metadata={"accepts": '"SessionStore | str | None"'})
     """Saves each session. A URL such as ``sqlite:///chats.db`` becomes a `Store`, which the client closes."""
     prices: Prices | None = None
     """The price table; None is the bundled one."""

@@ -44,7 +44,7 @@ class ClientSettings(TypedDict, total=False):
     events: "EventBus | None"
     """Receives the events of each turn. It is never closed."""
 
-    store: SessionStore | str | None
+    store: "SessionStore | str | None"
     """Saves each session. A URL such as ``sqlite:///chats.db`` becomes a `Store`, which the client closes."""
     prices: Prices | None
     """The price table; None is the bundled one."""

@@ -55,7 +55,7 @@ _EXPORTS = {
     "session.stream": ("AsyncReplyStream", "ReplyStream"),
     "session.session": ("Session",),
     "session.question": ("ask",),
-    "session.turn.unfinished": ("UnfinishedTurn",),
+    "session.turn.answers": ("UnfinishedTurn",),
     "tools.tool": ("Tool", "tool"),
     "tools.toolbox": ("Toolbox",),
 }
