@@ -17,7 +17,6 @@ from dragoman.blocks import (
 from dragoman.messages import Message, MessageStatus, StopReason, TokenUsage
 
 STOP_REASONS = {"said": StopReason.END_TURN, "asked": StopReason.TOOL_USE, "limit": StopReason.MAX_TOKENS}
-_BROKEN = {MessageStatus.CANCELLED: StopReason.CANCELLED, MessageStatus.ERROR: StopReason.ERROR}
 
 _ROLES = {speaker: role for role, speaker in encode.SPEAKERS.items()}
 
@@ -35,7 +34,7 @@ def decode_message(
     return reply.build(
         content,
         model=native["engine"],
-        stop_reason=_BROKEN.get(status) or STOP_REASONS.get(native["ended"]),
+        stop_reason=STOP_REASONS.get(native.get("ended", "")),
         usage=decode_usage(native.get("meter")),
         raw={"id": native["id"]},
         status=status,
