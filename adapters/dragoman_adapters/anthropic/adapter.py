@@ -17,7 +17,6 @@ from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.usage import Usage
 from dragoman_adapters.anthropic import decode, encode, errors
 from dragoman_adapters.anthropic.options import CONVERSATION, decode_options
 
@@ -96,8 +95,7 @@ class AnthropicAdapter(WireAdapter):
 
     decode_message = staticmethod(decode.decode_message)
 
-    def read_usage(self, response: WireResponse, context: RequestContext) -> Usage | None:
-        return self.read_counts(response, context, decode.decode_counts)
+    decode_counts = staticmethod(decode.decode_counts)
 
     def decode_request(
         self, native: dict[str, Any], reader: HistoryReader

@@ -8,7 +8,7 @@ from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.facts.capabilities import EMULATED, NATIVE, AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
@@ -17,7 +17,6 @@ from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.usage import Usage
 from dragoman_adapters.openai_chat import decode, encode, errors
 from dragoman_adapters.openai_chat.cache_marks import FIELD
 from dragoman_adapters.openai_chat.dialect import OPENAI, Dialect
@@ -103,8 +102,8 @@ class ChatAdapter(WireAdapter):
     def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
         return decode.decode_message(native, reply, self.dialect)
 
-    def read_usage(self, response: WireResponse, context: RequestContext) -> Usage | None:
-        return self.read_counts(response, context, lambda native: decode.decode_counts(native, self.dialect))
+    def decode_counts(self, native: dict[str, Any]) -> ReplyCounts:
+        return decode.decode_counts(native, self.dialect)
 
     def decode_request(
         self, native: dict[str, Any], reader: HistoryReader

@@ -19,7 +19,6 @@ from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.usage import Usage
 from dragoman_adapters.openai_responses import decode, encode, errors
 from dragoman_adapters.openai_responses.options import CONVERSATION, decode_options
 
@@ -117,8 +116,7 @@ class ResponsesAdapter(WireAdapter):
 
     decode_message = staticmethod(decode.decode_message)
 
-    def read_usage(self, response: WireResponse, context: RequestContext) -> Usage | None:
-        return self.read_counts(response, context, decode.decode_counts)
+    decode_counts = staticmethod(decode.decode_counts)
 
     def decode_request(
         self, native: dict[str, Any], reader: HistoryReader

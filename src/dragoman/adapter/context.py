@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -13,7 +13,7 @@ from dragoman.adapter.names import full_name
 from dragoman.adapter.requests.encode_cache import EncodeCache
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
-from dragoman.canonical.ids import ModelId, new_message_id, new_session_id
+from dragoman.canonical.ids import ModelId, new_message_id, new_session_id, utc_now
 from dragoman.canonical.message_fields import RoutingDecisionRecord
 from dragoman.canonical.usage import TokenUsage, Usage
 
@@ -131,7 +131,7 @@ class RequestContext:
     """What the usage is priced with; None leaves its cost unknown."""
     new_id: Callable[[], str] = new_message_id
     """Returns the id of a new message."""
-    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    clock: Callable[[], datetime] = utc_now
     """Returns the present time, with a time zone."""
     started_at: datetime | None = None
     """When the request was sent; the reply's latency is measured from it."""

@@ -7,6 +7,7 @@ and prices come from the `RequestContext`. `dragoman.adapter.wire_adapter` has t
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from dragoman.adapter.context import Prices, RequestContext, bundled_prices
@@ -155,7 +156,7 @@ class Adapter(ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.model_id)!r})"
 
-    @property
+    @cached_property
     def model_id(self) -> ModelId:
         return ModelId(self.provider, self.model)
 

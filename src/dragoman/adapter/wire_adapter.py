@@ -27,7 +27,7 @@ from dragoman.adapter.replies.error_context import (
     malformed_request,
     parse_error_body,
 )
-from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader, is_for_another, parse_request
@@ -58,6 +58,8 @@ class WireAdapter(Adapter):
     path: ClassVar[str]
     client_wire: ClassVar[str] = ""
     """The table of client_fields.toml for requests of clients; empty if no client speaks this wire."""
+    decode_counts: Any = None
+    """Returns the `ReplyCounts` of a whole reply, for `read_usage`. None if they are read with the message."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -159,10 +161,9 @@ class WireAdapter(Adapter):
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
         return self._read(response, context, None, self.decode_message)
 
-    def read_counts(
-        self, response: WireResponse, context: RequestContext, decode: Callable[[dict[str, Any]], ReplyCounts]
-    ) -> Usage | None:
-        """Return the usage of a whole reply of which ``decode`` returns the counts; for `read_usage`."""
+    def read_usage(self, response: WireResponse, context: RequestContext) -> Usage | None:
+        if (decode := self.decode_counts) is None:
+            return super().read_usage(response, context)
         return self._read(response, context, "", lambda native, reply: reply.build_usage(decode(native)))
 
     def _read(

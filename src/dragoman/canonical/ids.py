@@ -10,6 +10,8 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
 from typing import NamedTuple
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -17,6 +19,9 @@ _PAIRS = [high + low for high in _CROCKFORD for low in _CROCKFORD]
 _LETTERS = bytes(ord(_CROCKFORD[byte & 31]) for byte in range(256))
 _30_BITS = (1 << 30) - 1
 _DRAWN = 64
+
+utc_now: Callable[[], datetime] = partial(datetime.now, UTC)
+"""Returns the time, with its zone."""
 
 
 class UlidFactory:

@@ -14,7 +14,7 @@ from dragoman.adapter.names import check_names
 from dragoman.adapter.registry import parse_model
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ContentBlock
-from dragoman.canonical.ids import new_message_id
+from dragoman.canonical.ids import new_message_id, utc_now
 from dragoman.canonical.message import Message
 from dragoman.configuration import ClientConfig, client_config
 from dragoman.configuration.transports import Transports
@@ -32,7 +32,6 @@ from dragoman.session.middleware import Middleware
 from dragoman.session.settings import ConfigSettings, RequestOptions
 from dragoman.tools.context import Approve
 from dragoman.tools.toolbox import AnyTool, Toolset
-from dragoman.transport.retry import utc_now
 
 if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions

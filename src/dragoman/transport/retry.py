@@ -11,14 +11,14 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import partial
+from datetime import datetime
 from typing import Self
 
 from dragoman.adapter.errors import ProviderError, RateLimitError
 from dragoman.adapter.replies.error_context import retry_after
 from dragoman.adapter.wire import AttemptRecord
 from dragoman.canonical.forks import ProcessLock
+from dragoman.canonical.ids import utc_now
 from dragoman.canonical.log import get_logger
 from dragoman.effects import Broken, Failed
 
@@ -63,10 +63,6 @@ def retry_within(seconds: float) -> None:
     error says how long it is: whoever waits for the answer may have less patience than the retry policy.
     """
     _last_retry.set(time.monotonic() + seconds)
-
-
-utc_now: Callable[[], datetime] = partial(datetime.now, UTC)
-"""Returns the time, with its zone."""
 
 
 async def _sleep_async(seconds: float) -> None:

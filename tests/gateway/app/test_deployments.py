@@ -97,7 +97,7 @@ def test_an_outage_does_not_multiply_the_load() -> None:
     quota = FallbackQuota(share=0.2, most=10)
     asked_again = 0
     for _ in range(1000):
-        quota.earn()
+        quota.requests += 1
         asked_again += quota.spend()
     assert 200 <= asked_again <= 211
 

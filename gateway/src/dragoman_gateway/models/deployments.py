@@ -110,13 +110,12 @@ class FallbackQuota:
     def __init__(self, *, share: float = 0.2, most: float = 50.0) -> None:
         self._share = share
         self._most = self._left = most
-
-    def earn(self) -> None:
-        """Note a request."""
-        self._left = min(self._left + self._share, self._most)
+        self.requests = 0
+        """Those that came since the last fallback."""
 
     def spend(self) -> bool:
         """Return whether a request may be sent again."""
+        self._left, self.requests = min(self._left + self._share * self.requests, self._most), 0
         if self._left < 1:
             return False
         self._left -= 1
@@ -160,8 +159,6 @@ class Deployments:
 
     def report(self, deployment: Deployment, error: DragomanError | None) -> None:
         """Note how a request to a deployment ended."""
-        if error is None and deployment.failures == 0:
-            return
         if error is None or (may_help_elsewhere(error) and not isinstance(error, _OWN)):
             deployment.report(error, self._clock())
 

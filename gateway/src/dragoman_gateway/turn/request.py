@@ -64,7 +64,7 @@ class RequestResources:
 
     def in_order(self) -> Sequence[Deployment]:
         """Return the deployments in the order in which to ask them."""
-        self.quota.earn()
+        self.quota.requests += 1
         found = self.deployments.in_order()
         if self.may_ask is None:
             return found

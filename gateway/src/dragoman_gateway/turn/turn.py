@@ -136,7 +136,8 @@ class Turn:
 
     def succeed(self) -> None:
         """Note that the deployment has answered."""
-        self._resources.deployments.report(self._deployment, None)
+        if self._deployment.failures:
+            self._resources.deployments.report(self._deployment, None)
 
     def go_on(self, error: Exception) -> bool:
         """Turn to the next deployment after a failure. Return False if there is none, or if none would help: the error
