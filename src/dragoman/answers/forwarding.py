@@ -14,6 +14,7 @@ from dragoman.attempt.attempt import Attempt
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import Usage
 from dragoman.configuration.config import ClientConfig
+from dragoman.configuration.transports import PlainTransport
 from dragoman.effects import Abandoned, Broken, Failed, Replied, SendOutcome, iterate_async
 from dragoman.limits.limits import LimitGovernor
 from dragoman.limits.reservation import Governor, MeasureUsage
@@ -44,7 +45,7 @@ async def forward(
     config.lifetime.check()
     transports = config.connections.transports(asynchronous=True)
     transport, timeout = transports.get(adapter), transports.timeout(adapter)
-    if not hasattr(transport, "new_retries"):
+    if isinstance(transport, PlainTransport):
         raise ConfigurationError("the transport of this provider forwards nothing")
     retries = RetryState(_NO_RETRIES, RetryQuota(), Timing(), _SECONDS if timeout is None else timeout)
     outcome: SendOutcome = Abandoned()

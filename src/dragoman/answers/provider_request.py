@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NoReturn, Self
 
-from dragoman.adapter.context import RequestContext, bundled_prices
+from dragoman.adapter.context import RequestContext
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import AuthenticationError, ConfigurationError, DragomanError, ProviderError
 from dragoman.adapter.losses import Loss, log_losses
@@ -25,7 +25,7 @@ from dragoman.configuration.config import ClientConfig
 from dragoman.configuration.transports import Transports
 from dragoman.effects import Broken, Failed, Perform, Replied, ResponseDetails, SendOutcome, drive_async, iterate_async
 from dragoman.limits.reservation import Governor, MeasureUsage, Observe, Stage, usage_of
-from dragoman.transport import AsyncTransport
+from dragoman.pricing import price_table
 from dragoman.transport.contract import AsyncStreamedReply
 from dragoman.transport.retry import RetryState
 
@@ -88,8 +88,8 @@ class ProviderRequest:
             raise ConfigurationError("governors need to know what a request may use: give measure=")
         else:
             self._attempt = partial(Attempt(self._governors, measure).run, _exchange)
-        self._prices = config.prices if config.prices is not None else bundled_prices()
-        self._transports: Transports[AsyncTransport] = config.connections.transports(asynchronous=True)
+        self._prices = config.prices if config.prices is not None else price_table()
+        self._transports: Transports[Any] = config.connections.transports(asynchronous=True)
         self._adapter = adapter
         self._encode = encode
         self._read = read or adapter.from_wire_response
@@ -169,7 +169,7 @@ class ProviderRequest:
         try:
             # The body may be long: nothing here refers to it while the reply is awaited.
             self.response = response = await self._transports.get(self._adapter).send(
-                self._adapter, self._encode_attempt(context), **self._transports.arguments(self._adapter, retries)
+                self._adapter, self._encode_attempt(context), retries=retries
             )
         except DragomanError as error:
             return self._note(Failed(error))
@@ -219,7 +219,7 @@ class ProviderRequest:
                     sending = transport.stream(
                         self._adapter,
                         self._encode_attempt(context),
-                        **self._transports.arguments(self._adapter, retries),
+                        retries=retries,
                     )
                     async with sending as response:
                         await self._begin(reader, response, effect.observers)

@@ -143,7 +143,7 @@ class Governance:
 
     def _send(self, request: WireRequest, retries: RetryState) -> Any:
         transport = self.transports.get(self.adapter)
-        return transport.send(self.adapter, request, **self.transports.arguments(self.adapter, retries))
+        return transport.send(self.adapter, request, retries=retries)
 
 
 def read_call_settings(

@@ -117,8 +117,5 @@ class _RowTransports:
         self._row.retries.restart()
         return self._row.retries
 
-    def arguments(self, adapter: Adapter, retries: RowRetries) -> dict[str, Any]:
-        return {}
-
-    async def send(self, adapter: Adapter, request: WireRequest) -> WireResponse:
+    async def send(self, adapter: Adapter, request: WireRequest, *, retries: RowRetries) -> WireResponse:
         return await self._row.send(request)

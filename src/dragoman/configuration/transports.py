@@ -1,16 +1,43 @@
 """The transports of a client or of a session: one for each provider, with its settings, timeouts and retries."""
 
 import math
-from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import DragomanError
+from dragoman.adapter.wire import WireRequest
 from dragoman.transport import RetryPolicy, Timing, transport_for
 from dragoman.transport.retry import RetryQuota, RetryState
 
 TransportT = TypeVar("TransportT")
+
+
+class PlainTransport:
+    """A transport without retries of its own, such as a test's, as if it had some: it is used again only after a broken
+    reply. ``timeout`` is the one of the settings in seconds; None leaves it to the transport."""
+
+    def __init__(self, inner: Any, timeout: float | None, settings: Mapping[str, Any]) -> None:
+        self._inner = inner
+        self._timeout = timeout
+        self._policy, self._timing = settings.get("retry") or RetryPolicy(), settings.get("timing") or Timing()
+        self._quota = RetryQuota()
+        self.close = inner.close
+
+    def new_retries(self, adapter: Adapter, timeout: float | None) -> RetryState:
+        return RetryState(self._policy, self._quota, self._timing, timeout or math.inf)
+
+    def send(
+        self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None, retries: RetryState | None = None
+    ) -> Any:
+        """Make one attempt."""
+        return self._inner.send(adapter, request, timeout=timeout if retries is None else self._timeout)
+
+    def stream(
+        self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None, retries: RetryState | None = None
+    ) -> Any:
+        """Make one attempt, whose reply is entered as a context."""
+        return self._inner.stream(adapter, request, timeout=timeout if retries is None else self._timeout)
 
 
 class Transports(Generic[TransportT]):
@@ -20,7 +47,6 @@ class Transports(Generic[TransportT]):
         self._providers = providers
         self._asynchronous = asynchronous
         self._open: dict[str, TransportT] = {}
-        self._quotas: defaultdict[str, RetryQuota] = defaultdict(RetryQuota)
         self._timeouts: dict[str, float] = {
             provider: math.inf if settings["timeout"] is None else settings["timeout"]
             for provider, settings in providers.items()
@@ -29,38 +55,26 @@ class Transports(Generic[TransportT]):
         """The seconds for a request, if the settings say them: None there means infinite."""
 
     def get(self, adapter: Adapter) -> TransportT:
-        """Return the transport of the adapter's provider. Raises ConfigurationError if its settings do not fit."""
+        """Return the transport of the adapter's provider, which takes the ``retries`` of `new_retries`. Raises
+        ConfigurationError if its settings do not fit."""
         provider = adapter.provider
         if provider not in self._open:
             # The timeout is passed with each request.
             settings = {name: value for name, value in self._providers.get(provider, {}).items() if name != "timeout"}
             transport: Any = transport_for(adapter, asynchronous=self._asynchronous, **settings)
+            if not hasattr(transport, "new_retries"):
+                transport = PlainTransport(transport, self._timeouts.get(provider), settings)
             return self._open.setdefault(provider, transport)
         return self._open[provider]
 
     def new_retries(self, adapter: Adapter) -> RetryState:
-        """Return the retry state of one request.
-
-        A transport without retries of its own, such as a test's, is used again only after a broken reply.
-        """
+        """Return the retry state of one request."""
         try:
-            make: Any = getattr(self.get(adapter), "new_retries", None)
+            transport: Any = self.get(adapter)
         except DragomanError:  # raised again when the request is sent, as the outcome of its attempt
-            make = None
-        if make is not None:
-            state: RetryState = make(adapter, self._timeouts.get(adapter.provider))
-            return state
-        settings = self._providers.get(adapter.provider, {})
-        policy, timing = settings.get("retry") or RetryPolicy(), settings.get("timing") or Timing()
-        return RetryState(
-            policy, self._quotas[adapter.provider], timing, self._timeouts.get(adapter.provider) or math.inf
-        )
-
-    def arguments(self, adapter: Adapter, retries: RetryState) -> dict[str, Any]:
-        """Return the keyword arguments for one attempt through the adapter's transport."""
-        if hasattr(self.get(adapter), "new_retries"):
-            return {"retries": retries}
-        return {"timeout": self._timeouts.get(adapter.provider)}
+            return RetryState(RetryPolicy(), RetryQuota(), Timing())
+        state: RetryState = transport.new_retries(adapter, self._timeouts.get(adapter.provider))
+        return state
 
     def take_all(self) -> list[TransportT]:
         """Return the transports that are open, for their owner to close. The next request opens new ones."""

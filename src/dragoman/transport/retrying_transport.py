@@ -353,8 +353,8 @@ def _deadline(call: Call) -> AbstractAsyncContextManager[object]:
     earlier."""
     import asyncio
 
-    left = call.seconds_left
-    return asyncio.timeout(None if left is None else left + _GRACE_SECONDS)
+    left = call.retry_state.remaining
+    return asyncio.timeout(None if left == math.inf else max(left, 0.0) + _GRACE_SECONDS)
 
 
 def _raw_chunks(response: SyncResponse) -> Iterator[bytes]:

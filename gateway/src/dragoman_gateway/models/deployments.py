@@ -133,13 +133,10 @@ class Deployments:
         draw: Callable[[], float] = random.random,
     ) -> None:
         self.all = tuple(all_of_them)
+        self.model = self.all[0].model
+        """The model of the first deployment, which represents all of them."""
         self._clock = clock
         self._draw = draw
-
-    @property
-    def model(self) -> str:
-        """The model of the first deployment, which represents all of them."""
-        return self.all[0].model
 
     def in_order(self) -> tuple[Deployment, ...]:
         """Return the deployments in the order in which to try them: drawn by weight, with paused ones at the end."""

@@ -150,7 +150,12 @@ class Wire:
 
     def adapter(self, model: str) -> Adapter:
         """Return the adapter that answers as the model of that name; a name that cannot be one is not repeated."""
-        try:
-            return get_adapter(f"{self.provider}:{model or _UNKNOWN}")
-        except UnknownProviderError:
-            return get_adapter(f"{self.provider}:{_UNKNOWN}")
+        return _adapter(self.provider, model or _UNKNOWN)
+
+
+@lru_cache(256)
+def _adapter(provider: str, model: str) -> Adapter:
+    try:
+        return get_adapter(f"{provider}:{model}")
+    except UnknownProviderError:
+        return get_adapter(f"{provider}:{_UNKNOWN}")

@@ -191,12 +191,11 @@ class TurnDriver(TurnPlanner[TransportT], Generic[TransportT]):
             is_long = len(send.messages) >= _LONG_HISTORY or getattr(send.messages, "is_large", False)
             request = (yield in_thread(_encode, send, run)) if is_long else _encode(send, run)
             transport: Any = self._transports.get(send.adapter)
-            arguments = self._transports.arguments(send.adapter, send.retries)
             if request.stream:
-                exchange = transport.stream(send.adapter, request, **arguments)
+                exchange = transport.stream(send.adapter, request, retries=send.retries)
                 yield from within(exchange, partial(self._read_stream, run, send, reader))
             else:
-                response = yield call(transport.send, send.adapter, request, **arguments)
+                response = yield call(transport.send, send.adapter, request, retries=send.retries)
                 yield from self._read_whole(send, reader, response)
         except _ENDS:
             raise
