@@ -174,7 +174,7 @@ def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
     encoded: dict[str, Any] = {"name": definition.name, "input_schema": definition.input_schema}
     if definition.description:
         encoded["description"] = definition.description
-    return apply_diff(encoded, own.get("residue"))
+    return apply_diff(encoded, own.get("residue")) if own else encoded  # most tools have no notes
 
 
 def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> str | list[dict[str, Any]]:

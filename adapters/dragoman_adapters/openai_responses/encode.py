@@ -421,4 +421,4 @@ def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
     if definition.description:
         encoded["description"] = definition.description
     encoded |= {"parameters": definition.input_schema, "strict": False}
-    return apply_diff(encoded, own.get("residue"))
+    return apply_diff(encoded, own.get("residue")) if own else encoded  # most tools have no notes

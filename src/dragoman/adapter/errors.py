@@ -54,7 +54,6 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dragoman.adapter.known_keys import mask_known_keys
 from dragoman.canonical.log import one_line
 
 if TYPE_CHECKING:
@@ -77,6 +76,8 @@ SECRET = re.compile(
 
 def mask_secrets(text: str) -> str:
     """Mask the keys in use and everything that looks like a key, and truncate the text to 600 characters."""
+    from dragoman.adapter.known_keys import mask_known_keys  # imported late: a list of commands has no keys
+
     masked = SECRET.sub(lambda found: (found["name"] or "") + "***", mask_known_keys(text[:_MAX_SEARCHED]))
     return masked if len(masked) <= _MAX_MESSAGE else masked[:_MAX_MESSAGE] + "…"
 

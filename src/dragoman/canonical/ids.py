@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
 from typing import NamedTuple
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -20,8 +19,10 @@ _LETTERS = bytes(ord(_CROCKFORD[byte & 31]) for byte in range(256))
 _30_BITS = (1 << 30) - 1
 _DRAWN = 64
 
-utc_now: Callable[[], datetime] = partial(datetime.now, UTC)
-"""Returns the time, with its zone."""
+
+def utc_now() -> datetime:
+    """Return the time, with its zone."""
+    return datetime.now(UTC)
 
 
 class UlidFactory:

@@ -53,12 +53,12 @@ class Deterministic:
 
 
 _CLOCKED_MODULES = (
-    "canonical.message_fields", "canonical.extensions.slots", "adapter.context", "session.config",
+    "canonical.ids", "canonical.message_fields", "canonical.extensions.slots",
     "policy.labels", "events.bus", "routing.router", "store.store",
 )  # fmt: skip
 """Modules that read the current time unless they are given a clock."""
-_ALWAYS_LOADED = 4
-"""The first four are imported here. The others have more dependencies and count only if they are loaded."""
+_ALWAYS_LOADED = 3
+"""The first three are imported here. The others have more dependencies and count only if they are loaded."""
 
 _active = threading.Lock()
 

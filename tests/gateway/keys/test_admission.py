@@ -377,7 +377,7 @@ def test_without_redis_limits_open_and_closed_ones_refuse(database: Database, co
     opened = counters()
     rates, grants = run(admit_each(opened, "1/hour"))
     assert (rates.uncounted, opened.asked, rates.outage.may_ask) == (5, 1, False)
-    assert all(grant.held == [] for grant in grants)
+    assert all(grant == [] for grant in grants)
     closed = counters()
     _, refusals = run(admit_each(closed, "1/hour closed"))
     assert {(type(each), each.status) for each in refusals} == {(UncountedError, 503)}

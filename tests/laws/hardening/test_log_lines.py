@@ -20,7 +20,7 @@ from tests.unit.events.payloads import PAYLOADS as EVENTS
 
 FORGED = "2026-11-24 00:00:00 ERROR the key is revoked"
 HOSTILE = f"a\x1b]0;t\x07\x9b31m\u202e\u2028\x85\r\n{FORGED}"
-_OWN = {"canonical/log.py", "cli/app.py", "testing/cassettes/summary.py", "testing/conformance/scorecard.py"}
+_OWN = {"canonical/log.py", "cli/app.py", "testing/cassettes/file.py", "testing/conformance/suite.py"}
 """Files that get a logger for its handlers."""
 
 

@@ -126,7 +126,6 @@ class PolicyHooks(PolicyState):
     def _admit_history(self, history: list[Message], adapter: Adapter | None) -> Work[tuple[list[Message], bool]]:
         """Return the history messages that no hook had seen, and whether one of them was changed."""
         judges, has_data_policies = self.judges_input, self.has_data_policies
-        judges_results = self.pipeline.has_plugins(Hook.TOOL_POST_INVOKE)
         admitted: list[Message] = []
         history_changed = False
         for index in self.seen.begin_turn(history):  # each counts when it is judged: a plugin may deny one of them
@@ -136,7 +135,7 @@ class PolicyHooks(PolicyState):
             if len(content) != 1 or type(content[0]) is not TextBlock or message.metadata.labels or has_data_policies:
                 self._note(message, old=True)
             kept = message
-            if judges_results and message.tool_results:  # of a program or a client, and not of a tool here
+            if self.judges_results and message.tool_results:  # of a program or a client, and not of a tool here
                 visible = self.extensions_for(self.context.input_slots, message, adapter)
                 kept = yield from self.judge(Hook.TOOL_POST_INVOKE, message, visible, old=True)
             if judges:
@@ -234,7 +233,7 @@ class PolicyHooks(PolicyState):
         for message in results:
             self._add_labels(message)
             accepted = message
-            if self.pipeline.has_plugins(Hook.TOOL_POST_INVOKE):
+            if self.judges_results:
                 visible = self.extensions_for(self.context.input_slots, message, adapter)
                 accepted = yield from self.judge(Hook.TOOL_POST_INVOKE, message, visible)
             self._note(accepted)
@@ -257,7 +256,7 @@ class PolicyHooks(PolicyState):
         if self.pipeline.has_plugins(Hook.LLM_OUTPUT):
             visible = self.extensions_for(self.context.reply_slots, reply, adapter)
             accepted = yield from self.judge(Hook.LLM_OUTPUT, reply, visible)
-        if self.pipeline.has_plugins(Hook.TOOL_POST_INVOKE):
+        if self.judges_results:
             # What tools of the provider found came from outside, as the results of other tools: plugins judge it too.
             natives = tuple(block for block in accepted.content if type(block) is ProviderBlock)
             if natives:
@@ -334,7 +333,7 @@ class PolicyHooks(PolicyState):
             self.takes_turn_extensions
             or self.has_data_policies
             or self.judges_requests
-            or self.pipeline.has_plugins(Hook.TOOL_PRE_INVOKE)
+            or self.judges_calls
             or (security is not None and bool(security.objects))
         )
 

@@ -237,7 +237,9 @@ class PolicyState:
         self.pipeline = pipeline
         self.judges_input = pipeline.has_plugins(Hook.LLM_INPUT)
         """Whether a plugin sees what is sent to models."""
-        self.judges_replies = pipeline.has_plugins(Hook.LLM_OUTPUT) or pipeline.has_plugins(Hook.TOOL_POST_INVOKE)
+        self.judges_calls = pipeline.has_plugins(Hook.TOOL_PRE_INVOKE)
+        self.judges_results = pipeline.has_plugins(Hook.TOOL_POST_INVOKE)
+        self.judges_replies = pipeline.has_plugins(Hook.LLM_OUTPUT) or self.judges_results
         """Whether a plugin sees replies, or what tools of a provider found for them."""
         self.judges_requests = pipeline.has_plugins(Hook.REQUEST)
         self.session_id = session_id
