@@ -78,10 +78,6 @@ class HttpxEngine(SyncEngine):
     def wrap_async_client(self, client: Any) -> AsyncClient:
         return _CallersAsyncClient(self, client)
 
-    def url(self, url: "httpx.URL") -> Any:
-        """Return a validated address as this library's class."""
-        return url
-
     def _transport(self, class_name: str, size: int, settings: ConnectionSettings, proxy: str | None) -> Any:
         library = importlib.import_module(self.name)
         if settings.http2 and find_spec("h2") is None:
@@ -105,9 +101,6 @@ class Httpx2Engine(HttpxEngine):
     name: ClassVar[str] = "httpx2"
     install_hint: ClassVar[str] = "httpx2"
     core: ClassVar[str] = "httpcore2"
-
-    def url(self, url: "httpx.URL") -> Any:
-        return _to_httpx2_url(url)
 
 
 class _OwnClient:
@@ -205,7 +198,7 @@ def _request(new_request: Any, engine: HttpxEngine, call: Call) -> Any:
     prepared = call.prepared
     return new_request(
         prepared.method,
-        engine.url(prepared.url),
+        prepared.url if engine.name == "httpx" else _to_httpx2_url(prepared.url),  # it has a class of its own
         headers=prepared.headers,
         content=prepared.body if prepared.upload is None else prepared.upload.pieces,
         extensions={"timeout": call.time_limits()},
