@@ -1,4 +1,4 @@
-"""A session as JSON: what a later program needs to continue it."""
+"""A session as JSON, which a later program needs to continue it, and what of it is saved to its store."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

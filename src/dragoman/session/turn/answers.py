@@ -1,4 +1,5 @@
-"""Calls whose results come from elsewhere: which ones wait, and what answers them."""
+"""What is open: calls whose results come from elsewhere, what answers them, and a turn that its program has not ended,
+with the calls of it that may run again."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

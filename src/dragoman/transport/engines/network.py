@@ -30,7 +30,11 @@ AddressInfo = tuple[int, int, int, str, tuple[Any, ...]]
 
 
 class Resolver:
-    """Runs `socket.getaddrinfo` in at most ``max_lookups`` threads, which exit when there is nothing to look up."""
+    """Runs `socket.getaddrinfo` in at most ``max_lookups`` threads, which exit when there is nothing to look up.
+
+    The system's resolver blocks, and nothing can end a lookup: a caller who waits no longer leaves its thread behind,
+    so their number is bounded, and they do not keep a program from ending.
+    """
 
     def __init__(self, max_lookups: int = MAX_LOOKUPS, lookup: Callable[..., list[AddressInfo]] | None = None) -> None:
         self._max = max_lookups

@@ -1,4 +1,8 @@
-"""Creates HTTP clients on demand, as many as the engine's client size requires, and lends them to calls."""
+"""The connection pools of this process: one for each set of settings, origin and event loop, shared by all sessions.
+
+A pool creates HTTP clients on demand, as many as the engine's client size requires, and lends them to calls. It holds
+no key and no cookie; those belong to the request. A forked child starts without pools.
+"""
 
 import atexit
 import threading
