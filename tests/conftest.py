@@ -126,7 +126,7 @@ def pytest_runtest_teardown() -> None:
     """Closes the connections that the test has left open, and forgets the width of its terminal: all tests of a process
     share its pools and its console.
     """
-    if pools := sys.modules.get("dragoman.transport.engines.pool"):
+    if pools := sys.modules.get("dragoman.transport.engines.shared_pools"):
         pools.close_idle_connections()
     if terminal := sys.modules.get("dragoman.cli.io.console"):
         terminal.console.cache_clear()

@@ -10,9 +10,8 @@ import pytest
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.testing import Cassette
 from dragoman.testing.cassettes.exchange import RecordedRequest
-from dragoman.testing.cassettes.file import dumps, loads
+from dragoman.testing.cassettes.file import dumps, loads, scrub_recording
 from dragoman.testing.cassettes.importer import import_recording
-from dragoman.testing.cassettes.leaks import scrub_recording
 from tests import exchanges
 from tests.cassettes import other_recorders
 

@@ -12,8 +12,8 @@ import pytest
 
 from dragoman.testing import cassette
 from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest, RecordedResponse
-from dragoman.testing.cassettes.file import Recording, dumps, loads
-from dragoman.testing.cassettes.leaks import find_leaks, scrub_recording
+from dragoman.testing.cassettes.file import Recording, dumps, loads, scrub_recording
+from dragoman.testing.cassettes.leaks import find_leaks
 from dragoman.testing.cassettes.secrets import Scanner, SecretFoundError, is_placeholder, known_values
 from tests import exchanges
 from tests.cassettes.planted_keys import DROPPED, ISSUERS, PLACES, Place, key

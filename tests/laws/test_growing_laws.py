@@ -13,10 +13,9 @@ from dragoman.adapter.facts.token_estimate import GrowingMessages, HistoryMeasur
 from dragoman.canonical.message import Role
 from dragoman.canonical.usage import Usage
 from dragoman.errors import ToolSchemaError
-from dragoman.session.compaction import apply_summaries
 from dragoman.session.config import merge_options
 from dragoman.session.cost import total_cost, total_usage
-from dragoman.session.history import History
+from dragoman.session.history import History, apply_summaries
 from dragoman.session.media import MediaFiles
 from dragoman.testing import strategies
 from dragoman.tools import toolbox

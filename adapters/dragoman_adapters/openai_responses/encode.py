@@ -69,7 +69,8 @@ def encode_turn(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
     """Encode the items of one turn. Blocks that were read from one message item become one item again."""
     if (text := turn.plain_text(request.provider)) is not None:
         return [_encode_message_item(turn.role, turn.message.channel, text)]
-    if turn.role in _OWN_ITEMS and _NATIVE_CALLS not in request.encoder_state and turn.is_simple(request.provider):
+    has_own_items = bool(turn.blocks) and turn.role in _OWN_ITEMS and _NATIVE_CALLS not in request.encoder_state
+    if has_own_items and turn.is_simple(request.provider):
         return [_encode_simple(request, turn, block) for block in turn.blocks]
     raw = turn.raw(request.provider)
     starts, notes = raw.get("items", {}), raw.get("blocks", {})

@@ -73,8 +73,8 @@ def check(
 @app.command()
 def scrub(paths: Paths) -> None:
     """Masks, in place, what looks like a secret. A clean file is not touched."""
-    from dragoman.testing.cassettes.file import dumps
-    from dragoman.testing.cassettes.leaks import find_leaks, scrub_recording
+    from dragoman.testing.cassettes.file import dumps, scrub_recording
+    from dragoman.testing.cassettes.leaks import find_leaks
     from dragoman.testing.cassettes.secrets import Scanner
 
     scanner = Scanner()
@@ -92,9 +92,8 @@ def import_(
     clean: Annotated[bool, typer.Option("--scrub", help="Mask apparent secrets instead of refusing the file.")] = False,
 ) -> None:
     """Converts cassettes of other recorders to ours."""
-    from dragoman.testing.cassettes.file import dumps
+    from dragoman.testing.cassettes.file import dumps, scrub_recording
     from dragoman.testing.cassettes.importer import SUFFIXES, import_recording
-    from dragoman.testing.cassettes.leaks import scrub_recording
 
     out = console()
     for path, relative in _iter_files(paths, SUFFIXES):

@@ -8,7 +8,7 @@ from dragoman.adapter.errors import CredentialsError, DragomanError, MissingKeyE
 from dragoman.credentials.cached import CachedCredentials
 from dragoman.credentials.clouds import CLOUDS
 from dragoman.credentials.contract import Authorization, SignableRequest
-from dragoman.credentials.given import read_result
+from dragoman.credentials.functions import read_result
 
 _NAME = "Anthropic"
 _BETA = "oauth-2025-04-20"

@@ -15,7 +15,7 @@ from dragoman.adapter.errors import (
 from dragoman.credentials.cached import CachedCredentials
 from dragoman.credentials.clouds import CLOUDS
 from dragoman.credentials.contract import Authorization
-from dragoman.credentials.given import is_async_function, read_result
+from dragoman.credentials.functions import is_async_function, read_result
 
 DEFAULT_SCOPE = "https://cognitiveservices.azure.com/.default"
 _UNREACHABLE = frozenset({"ServiceRequestError", "ServiceResponseError"})

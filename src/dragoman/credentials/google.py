@@ -23,7 +23,7 @@ from dragoman.adapter.errors import (
 from dragoman.credentials.cached import CachedCredentials
 from dragoman.credentials.clouds import CLOUDS, check_place
 from dragoman.credentials.contract import Authorization
-from dragoman.credentials.given import read_result
+from dragoman.credentials.functions import read_result
 from dragoman.private_files import read_secret
 
 DEFAULT_SCOPE = "https://www.googleapis.com/auth/cloud-platform"

@@ -9,7 +9,7 @@ signatures to what precedes them, the adapter's prefix ledger names each void on
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Literal
@@ -39,24 +39,6 @@ class HistorySplit:
     """The messages that a summary replaces."""
     kept: tuple[Message, ...]
     """The messages that stay: the newest, the critical, and those linked to either."""
-
-
-def apply_summaries(history: Iterable[Message], before: Sequence[Message] = ()) -> list[Message]:
-    """Return the messages that a request contains. A summary covers only messages recorded before it, and takes the
-    place of the first of them. ``before`` is what a request contained before these messages."""
-    visible = list(before)
-    for message in history:
-        if not (summary_of := message.metadata.summary_of):
-            visible.append(message)
-            continue
-        covered = set(summary_of)
-        positions = [position for position, earlier in enumerate(visible) if earlier.id in covered]
-        if positions:
-            first = positions[0]
-            visible[first:] = [message, *(earlier for earlier in visible[first:] if earlier.id not in covered)]
-        else:
-            visible.append(message)
-    return visible
 
 
 def split_keeping_last(history: Sequence[Message], keep_last: int) -> HistorySplit:

@@ -67,8 +67,6 @@ class History:
             new = self.messages[read:]
             for message in new:
                 if message.metadata.summary_of:
-                    from dragoman.session.compaction import apply_summaries  # imported late: few histories have one
-
                     visible = tuple(apply_summaries(new, visible))
                     break
             else:
@@ -112,3 +110,21 @@ def first_new(history: Sequence[Message]) -> int:
     while index and history[index - 1].role is not Role.ASSISTANT:
         index -= 1
     return min(index, len(history) - 1)
+
+
+def apply_summaries(history: Iterable[Message], before: Sequence[Message] = ()) -> list[Message]:
+    """Return the messages that a request contains. A summary covers only messages recorded before it, and takes the
+    place of the first of them. ``before`` is what a request contained before these messages."""
+    visible = list(before)
+    for message in history:
+        if not (summary_of := message.metadata.summary_of):
+            visible.append(message)
+            continue
+        covered = set(summary_of)
+        positions = [position for position, earlier in enumerate(visible) if earlier.id in covered]
+        if positions:
+            first = positions[0]
+            visible[first:] = [message, *(earlier for earlier in visible[first:] if earlier.id not in covered)]
+        else:
+            visible.append(message)
+    return visible

@@ -10,7 +10,7 @@ from dragoman.adapter.wire import AttemptRecord
 from dragoman.credentials.clouds import CLOUD_SETTINGS, check_kind
 from dragoman.lazy_names import lazy_names
 from dragoman.transport.contract import AsyncStreamedReply, AsyncTransport, StreamedReply, Transport
-from dragoman.transport.engines.pool import close_idle_connections, close_idle_connections_async
+from dragoman.transport.engines.shared_pools import close_idle_connections, close_idle_connections_async
 from dragoman.transport.http import AsyncHttpTransport, HttpTransport
 from dragoman.transport.retry import RetryPolicy, Timing
 from dragoman.transport.retrying_transport import TASK_HEADERS

@@ -25,7 +25,8 @@ from dragoman.transport.engines.engine import (
     choose_async_engine,
     choose_sync_engine,
 )
-from dragoman.transport.engines.pool import Pool, PoolGroup, shared_pools, wait_for_slot
+from dragoman.transport.engines.pool import Pool, wait_for_slot
+from dragoman.transport.engines.shared_pools import PoolGroup, shared_pools
 from dragoman.transport.request_validation import (
     full_url,
     has_own_credential,

@@ -19,7 +19,7 @@ from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.session.compaction import apply_summaries
+from dragoman.session.history import apply_summaries
 from dragoman.view import figures
 from dragoman.view.figures import ChartReply
 from dragoman.view.pieces import Piece, build_pieces

@@ -14,7 +14,7 @@ import pytest
 from dragoman import AsyncClient, AsyncSession, Client, Session
 from dragoman.adapter.errors import RequestTimeoutError
 from dragoman.testing.faults.server import STALL, FaultyServer, HttpReply, ReceivedRequest, sse_reply
-from dragoman.transport.engines import loop_pools, pool
+from dragoman.transport.engines import loop_pools, pool, shared_pools
 from tests.unit.client.test_leaks import BODY, answer
 from tests.unit.session.drivers import ANTHROPIC
 
@@ -69,9 +69,9 @@ def test_idle_connections_are_closed(server: FaultyServer, monkeypatch: pytest.M
     """Idle connections are closed without another call: by a thread that then ends, and by a timer of the
     event loop.
     """
-    for module in (pool, loop_pools):
+    for module in (pool, shared_pools, loop_pools):
         monkeypatch.setattr(module, "IDLE_SECONDS", 0.05)
-    monkeypatch.setattr(pool, "_janitor", janitor := pool._Janitor())  # the other one may sleep
+    monkeypatch.setattr(shared_pools, "_janitor", janitor := shared_pools._Janitor())  # the other one may sleep
     Session(ANTHROPIC, **settings(server)).ask("Hi")
     assert server.wait_until_closed() == 0
     deadline = time.monotonic() + 60

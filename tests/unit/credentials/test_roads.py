@@ -16,7 +16,8 @@ from dragoman.adapter.errors import AuthenticationError, CredentialsError, Reque
 from dragoman.adapter.registry import get_adapter
 from dragoman.bulk.requester import ModelConfig
 from dragoman.credentials import Authorization
-from dragoman.credentials.given import GivenCredentials, from_variable
+from dragoman.credentials.functions import from_variable
+from dragoman.credentials.given import GivenCredentials
 from dragoman.transport import HttpExchange
 from dragoman_adapters.compatible import register_endpoint
 from dragoman_gateway import GatewaySettings, create_app

@@ -86,7 +86,7 @@ TRUSTED_SETTINGS = frozenset(ProviderTable.model_fields) - frozenset({
 
 
 def _key_source(name: str, value: Any, paths: Mapping[str, Path]) -> Any:
-    from dragoman.credentials.given import from_command, from_file, from_variable  # few files name a source
+    from dragoman.credentials.functions import from_command, from_file, from_variable  # few files name a source
 
     if name == "api_key_variable":
         return partial(from_variable, value)

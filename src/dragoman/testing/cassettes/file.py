@@ -60,7 +60,7 @@ from dragoman.testing.cassettes.exchange import (
     cached_adapter,
     request_target,
 )
-from dragoman.testing.cassettes.leaks import find_leaks
+from dragoman.testing.cassettes.leaks import find_leaks, scrub_exchanges
 from dragoman.testing.cassettes.secrets import Scanner, SecretFoundError
 
 try:
@@ -308,3 +308,11 @@ def _message_lines(message: Message) -> Iterator[str]:
     if usage := message.metadata.usage:
         facts.append(f"{usage.prompt_tokens} tokens in, {usage.output_tokens} out")
     yield f"({'; '.join(facts)})"
+
+
+def scrub_recording(recording: Recording, scanner: Scanner | None = None) -> Recording:
+    """Return the recording with everything masked that looks like a secret. Raises SecretFoundError for one that is
+    split over the events of a stream."""
+    scanner = scanner or Scanner()
+    exchanges = scrub_exchanges(recording.exchanges, scanner)
+    return replace(recording, server=scanner.mask(recording.server), exchanges=exchanges)

@@ -10,9 +10,8 @@ from urllib.parse import unquote, urlsplit
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.private_files import create_private_folder, open_private
 from dragoman.testing.cassettes.exchange import Exchange, RecordedResponse
-from dragoman.testing.cassettes.file import dumps, loads, new_recording
+from dragoman.testing.cassettes.file import dumps, loads, new_recording, scrub_recording
 from dragoman.testing.cassettes.labels import Labels
-from dragoman.testing.cassettes.leaks import scrub_recording
 from dragoman.testing.cassettes.replay import Cassette
 from dragoman.testing.cassettes.secrets import Scanner, credentials_of, known_values
 from dragoman.testing.cassettes.vcrpy import to_recorded_request, today

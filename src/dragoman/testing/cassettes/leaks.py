@@ -6,9 +6,9 @@ with one is rejected.
 
 import dataclasses
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 from dragoman.adapter import wirejson
@@ -16,9 +16,6 @@ from dragoman.adapter.errors import MalformedReplyError
 from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest, RecordedResponse, parse_json
 from dragoman.testing.cassettes.secrets import MASK, Scanner, SecretFinding, SecretFoundError
 from dragoman.testing.event_bytes import event_payload, replace_payload, split_events
-
-if TYPE_CHECKING:
-    from dragoman.testing.cassettes.file import Recording
 
 PartT = TypeVar("PartT", RecordedRequest, RecordedResponse)
 
@@ -50,24 +47,23 @@ def find_leaks(exchanges: Iterable[Exchange], scanner: Scanner) -> list[SecretFi
     return list(dict.fromkeys(found))
 
 
-def scrub_recording(recording: "Recording", scanner: Scanner | None = None) -> "Recording":
-    """Return the recording with everything masked that looks like a secret.
+def scrub_exchanges(exchanges: Sequence[Exchange], scanner: Scanner) -> list[Exchange]:
+    """Return the exchanges with everything masked that looks like a secret.
 
     Raises SecretFoundError for a secret that is split over the events of a stream: masking its start would hide the
     rest from the check of the file.
     """
-    scanner = scanner or Scanner()
-    if split := list(_find_split_secrets(recording.exchanges, scanner)):
+    if split := list(_find_split_secrets(exchanges, scanner)):
         raise SecretFoundError(split)
-    exchanges = []
-    for each in recording.exchanges:
+    scrubbed = []
+    for each in exchanges:
         path, separator, query = each.request.path.partition("?")
         pairs = parse_qsl(query, keep_blank_values=True)
         if any(scanner.is_secret(name, value) for name, value in pairs):
             query = urlencode([(name, MASK if scanner.is_secret(name, value) else value) for name, value in pairs])
         request = dataclasses.replace(each.request, path=scanner.mask(path + separator + query))
-        exchanges.append(Exchange(_scrub_part(request, scanner), _scrub_part(each.response, scanner)))
-    return dataclasses.replace(recording, server=scanner.mask(recording.server), exchanges=exchanges)
+        scrubbed.append(Exchange(_scrub_part(request, scanner), _scrub_part(each.response, scanner)))
+    return scrubbed
 
 
 def _find_split_secrets(exchanges: Iterable[Exchange], scanner: Scanner) -> Iterator[SecretFinding]:

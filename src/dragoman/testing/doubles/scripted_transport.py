@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter
@@ -15,9 +15,6 @@ from dragoman.testing.doubles import scripted_wire
 from dragoman.testing.doubles.scripted_adapter import EMBEDDINGS_PATH, answer_embeddings
 from dragoman.testing.sample_reply import SampleReply
 from dragoman.transport.contract import AsyncStreamedReply, StreamedReply
-
-if TYPE_CHECKING:
-    from dragoman.testing.doubles.scripted_provider import ScriptedProvider
 
 _OK = (AttemptRecord(1, 200, None),)
 _JSON = {"content-type": "application/json"}
@@ -35,10 +32,18 @@ class ScriptedReply:
     error: Exception | None = None
 
 
+class _Provider(Protocol):
+    """The provider whose script is played: a `ScriptedProvider`."""
+
+    def next_reply(self, wire_request: WireRequest, /) -> ScriptedReply | Exception: ...
+
+    def record_embedding(self, wire_request: WireRequest, /) -> None: ...
+
+
 class _Script:
     """What both transports do with a request. Delays are in seconds."""
 
-    def __init__(self, find_provider: Callable[[str], "ScriptedProvider"]) -> None:
+    def __init__(self, find_provider: Callable[[str], _Provider]) -> None:
         self._find_provider = find_provider
 
     def _next_reply(self, adapter: Adapter, request: WireRequest, timeout: float | None) -> ScriptedReply:

@@ -246,3 +246,11 @@ def test_a_longer_history_only_adds_items(history: list[Message]) -> None:
     for shorter, longer in pairwise(bodies):
         assert shorter.get("instructions") == longer.get("instructions")
         assert longer["input"][: len(shorter["input"])] == shorter["input"]
+
+
+def test_a_message_without_content_stays_a_message() -> None:
+    """The provider counts the turns: a message of the assistant that says nothing is one of them."""
+    items = input_of([HI, Message.assistant([]), Message.user("And then?")])
+    assert [(item["role"], item["content"]) for item in items] == [
+        ("user", "Hi"), ("assistant", ""), ("user", "And then?"),
+    ]  # fmt: skip
