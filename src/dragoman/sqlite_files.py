@@ -4,7 +4,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -77,15 +77,21 @@ def read_unchanged(path: Path, read: Callable[[], Result]) -> Result:
 def table_names(path: Path, timeout: float = 5.0) -> frozenset[str]:
     """Return the names of the tables of a file. Raises sqlite3.Error, and OSError if the file cannot be read."""
 
-    def read() -> frozenset[str]:
-        connection = connect_read_only(path, timeout=timeout)
-        try:
-            rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-        finally:
-            connection.close()
+    def read(database: sqlite3.Connection) -> frozenset[str]:
+        rows = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         return frozenset(name for (name,) in rows if isinstance(name, str) and not name.startswith("sqlite_"))
 
-    return read_unchanged(path, read)
+    return read_database(path, read, timeout=timeout)
+
+
+def read_database(path: Path, read: Callable[[sqlite3.Connection], Result], **arguments: Any) -> Result:
+    """Return the result of ``read``, which gets a connection that leaves no trace; see `connect_read_only`."""
+
+    def use() -> Result:
+        with closing(connect_read_only(path, **arguments)) as database:
+            return read(database)
+
+    return read_unchanged(path, use)
 
 
 def create_private_database(_: Any, __: Any, arguments: Sequence[Any], settings: Mapping[str, Any]) -> None:

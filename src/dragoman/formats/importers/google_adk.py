@@ -7,7 +7,6 @@ google/adk/sessions/session.py and google/adk/sessions/schemas, 2.13.
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from dragoman.formats.reading.blocks import (
 from dragoman.formats.reading.fields import Fields, is_empty, iter_fields, source_losses, typed_errors
 from dragoman.formats.reading.turns import Turns, read_time, stop_after
 from dragoman.formats.results import Conversation
+from dragoman.sqlite_files import read_database
 
 FORMAT = "google-adk"
 _PROVIDER = "google"
@@ -91,14 +91,13 @@ def from_google_adk(document: Any) -> list[Conversation]:
 def from_google_adk_file(path: Path) -> list[Conversation]:
     """Return the conversations of a SQLite file of ADK's `DatabaseSessionService`. Raises FormatError."""
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
-            database.row_factory = sqlite3.Row
-            return list(_stored(database))
-    except sqlite3.Error as error:
+        return read_database(path, lambda database: list(_stored(database)))
+    except (OSError, sqlite3.Error) as error:
         raise FormatError(f"this is not a file of ADK's sessions: {error}") from None
 
 
 def _stored(database: sqlite3.Connection) -> Iterator[Conversation]:
+    database.row_factory = sqlite3.Row
     columns = {row["name"] for row in database.execute("pragma table_info(events)")}
     if not {"session_id", "timestamp"} <= columns:
         raise FormatError("this is not a file of ADK's sessions: it has no table of events")

@@ -18,7 +18,6 @@ import re
 import sqlite3
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.langchain import from_langchain
 from dragoman.formats.reading.fields import Fields, iter_fields, source_losses, typed_errors
 from dragoman.formats.results import Conversation
+from dragoman.sqlite_files import read_database
 
 _NUMBERS = {
     0xCA: ">f", 0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q",
@@ -151,16 +151,18 @@ def from_langgraph(document: Any) -> list[Conversation]:
     return [Conversation("1", from_langchain(messages))]
 
 
+_LATEST_CHECKPOINTS = (
+    "select thread_id, type, checkpoint from checkpoints as latest where checkpoint_ns = '' and checkpoint_id = "
+    "(select max(checkpoint_id) from checkpoints where thread_id = latest.thread_id and checkpoint_ns = '') "
+    "order by thread_id"
+)
+
+
 def from_langgraph_file(path: Path) -> list[Conversation]:
     """Return the latest state of each thread in a file of the SQLite saver. Raises FormatError."""
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
-            rows = database.execute(
-                "select thread_id, type, checkpoint from checkpoints as latest where checkpoint_ns = '' and "
-                "checkpoint_id = (select max(checkpoint_id) from checkpoints where thread_id = latest.thread_id and "
-                "checkpoint_ns = '') order by thread_id"
-            ).fetchall()
-    except sqlite3.Error as error:
+        rows = read_database(path, lambda database: database.execute(_LATEST_CHECKPOINTS).fetchall())
+    except (OSError, sqlite3.Error) as error:
         raise FormatError(f"this is not a file of LangGraph's checkpoints: {error}") from None
     found = []
     for thread, kind, data in rows:

@@ -6,7 +6,6 @@ The file is opened read only. Attachments in files are referred to by path and n
 import base64
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from dragoman.formats.reading.fields import ROLES
 from dragoman.formats.reading.tool_calls import ToolIdReader, pair_groups, pair_repeated
 from dragoman.formats.reading.turns import read_time
 from dragoman.formats.results import Conversation
-from dragoman.sqlite_files import connect_read_only, read_unchanged
+from dragoman.sqlite_files import read_database
 
 Row = dict[str, Any]
 
@@ -45,13 +44,12 @@ def from_llm_logs(path: str | Path) -> list[Conversation]:
     if not file.is_file():
         raise ConfigurationError(f"there is no file {str(path)!r}")
 
-    def read() -> list[Conversation]:
-        with closing(connect_read_only(file)) as database:
-            log = _Log(database)
-            return [*log.threads(), *log.conversations()]
+    def read(database: sqlite3.Connection) -> list[Conversation]:
+        log = _Log(database)
+        return [*log.threads(), *log.conversations()]
 
     try:
-        return read_unchanged(file, read)
+        return read_database(file, read)
     except sqlite3.Error as error:
         raise FormatError(f"this is not a log of llm: {error!s:.200}") from None
     except KeyError as error:
