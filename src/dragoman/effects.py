@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from inspect import isawaitable
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.replies.error_context import REQUEST_ID_HEADERS
 from dragoman.adapter.wire import AttemptRecord, Headers
+from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.message import Message
 
 
@@ -120,6 +121,20 @@ class Perform:
 
 Work = Generator[Perform, Any, ResultT]
 """Work whose only effects are `Perform`."""
+
+Observe = Callable[[Any], Perform]
+"""Returns the effect that applies what a provider reports of its limits: in the headers of a response, a mapping, or in
+a ProviderError."""
+
+
+class Stage(Protocol):
+    """Filters one streamed reply, event by event. A reply that is not streamed is one message_complete event.
+
+    Returns the events that replace this one. A stage that has to wait returns a `Perform`, whose result is these
+    events. An exception of a stage ends the reply, which is then `Broken`.
+    """
+
+    def __call__(self, event: StreamEvent, /) -> Sequence[StreamEvent] | Perform: ...
 
 
 class CallerLeft(BaseException):  # it is not an error, as GeneratorExit is not

@@ -23,8 +23,19 @@ from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import Usage
 from dragoman.configuration.config import ClientConfig
 from dragoman.configuration.transports import Transports
-from dragoman.effects import Broken, Failed, Perform, Replied, ResponseDetails, SendOutcome, drive_async, iterate_async
-from dragoman.limits.reservation import Governor, MeasureUsage, Observe, Stage, usage_of
+from dragoman.effects import (
+    Broken,
+    Failed,
+    Observe,
+    Perform,
+    Replied,
+    ResponseDetails,
+    SendOutcome,
+    Stage,
+    drive_async,
+    iterate_async,
+)
+from dragoman.limits.reservation import Governor, MeasureUsage, usage_of
 from dragoman.pricing import price_table
 from dragoman.transport.contract import AsyncStreamedReply
 from dragoman.transport.retry import RetryState

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.adapter.wire import WireResponse
-from dragoman.effects import Abandoned, Broken, Failed, Perform, Replied, SendOutcome, Work
-from dragoman.limits.reservation import Governor, MeasureUsage, Observe, Reservation, Stage
+from dragoman.effects import Abandoned, Broken, Failed, Observe, Perform, Replied, SendOutcome, Stage, Work
+from dragoman.limits.reservation import Governor, MeasureUsage, Reservation
 from dragoman.transport.retry import Timing
 
 

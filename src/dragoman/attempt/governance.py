@@ -20,10 +20,10 @@ from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.configuration.config import ClientConfig, client_config, is_client
 from dragoman.configuration.transports import Transports
 from dragoman.configuration.validation import merge_providers, read_providers
-from dragoman.effects import Perform, Replied, ResponseDetails, SendOutcome, Work, in_thread, intercept
+from dragoman.effects import Observe, Perform, Replied, ResponseDetails, SendOutcome, Work, in_thread, intercept
 from dragoman.limits.budget import BudgetAccounts, Budgets, Spend
 from dragoman.limits.limits import LimitGovernor
-from dragoman.limits.reservation import Governor, MaxUsage, MeasureUsage, Observe
+from dragoman.limits.reservation import Governor, MaxUsage, MeasureUsage
 from dragoman.transport import registered_setting_names
 from dragoman.transport.retry import RetryPolicy, RetryState
 from dragoman.transport.settings import Providers, ProviderSettings, seal_keys

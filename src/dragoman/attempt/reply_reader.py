@@ -10,8 +10,7 @@ from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete, MessageStart, StreamEvent, UsageUpdate
 from dragoman.canonical.message import Message, MessageStatus, StopReason
-from dragoman.effects import Abandoned, Broken, Failed, Perform, Replied, ResponseDetails, SendOutcome, Work
-from dragoman.limits.reservation import Stage
+from dragoman.effects import Abandoned, Broken, Failed, Perform, Replied, ResponseDetails, SendOutcome, Stage, Work
 from dragoman.transport import AsyncStreamedReply, StreamedReply
 
 if TYPE_CHECKING:

@@ -49,6 +49,7 @@ from dragoman.configuration.validation import merge_providers
 from dragoman.effects import (
     Broken,
     Failed,
+    Observe,
     Perform,
     Replied,
     ResponseDetails,
@@ -66,7 +67,7 @@ from dragoman.effects import (
     within,
 )
 from dragoman.limits.bounds import max_usage
-from dragoman.limits.reservation import Observe, Reservation
+from dragoman.limits.reservation import Reservation
 from dragoman.output.answer_type import AnswerType
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.pricing import PriceTable, price_table

@@ -28,9 +28,8 @@ from dragoman.bulk.rows import Row as SourceRow
 from dragoman.bulk.rows import RowReader, Source, build_messages, prompt_digest
 from dragoman.canonical.message import Message
 from dragoman.configuration import ClientConfig
-from dragoman.effects import Broken, Failed, Replied, ResponseDetails, SendOutcome, Work, call, drive_async
+from dragoman.effects import Broken, Failed, Observe, Replied, ResponseDetails, SendOutcome, Work, call, drive_async
 from dragoman.limits.bounds import max_usage
-from dragoman.limits.reservation import Observe
 
 if TYPE_CHECKING:  # most runs need no sessions
     from dragoman.bulk.row_turns import RowTurns

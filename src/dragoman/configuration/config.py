@@ -11,7 +11,6 @@ from dragoman.adapter.names import check_names
 from dragoman.configuration.settings import ClientSettings
 from dragoman.configuration.transports import Transports
 from dragoman.configuration.validation import check_settings, merge_providers, read_budgets, read_providers
-from dragoman.limits.budget import Budget
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from dragoman.configuration.session_store import SessionStore
     from dragoman.events.bus import EventBus
     from dragoman.limits import Limits
+    from dragoman.limits.budget import Budget
     from dragoman.policy import Pipeline
     from dragoman.routing import Router
     from dragoman.transport.exchanges import ExchangeHook
@@ -81,7 +81,7 @@ class ClientConfig:
     runs, batches, vectors and services."""
     limits: "Limits | None" = None
     """Delay each request until it may start."""
-    budgets: Iterable[Budget] = ()
+    budgets: "Iterable[Budget]" = ()
     """What may be spent, by default by the client in all. The budgets of a session count as well."""
     events: "EventBus | None" = None
     """Receives the events of each turn. It is never closed."""

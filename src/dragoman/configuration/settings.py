@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from dragoman.adapter.contract import AdapterOptions, Prices
-from dragoman.limits.budget import Budget
 from dragoman.transport.settings import Providers
 
 if TYPE_CHECKING:
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from dragoman.configuration.session_store import SessionStore
     from dragoman.events.bus import EventBus
     from dragoman.limits import Limits
+    from dragoman.limits.budget import Budget
     from dragoman.policy import Pipeline
     from dragoman.routing import Router
     from dragoman.transport.exchanges import ExchangeHook
@@ -39,7 +39,7 @@ class ClientSettings(TypedDict, total=False):
     runs, batches, vectors and services."""
     limits: "Limits | None"
     """Delay each request until it may start."""
-    budgets: Iterable[Budget]
+    budgets: "Iterable[Budget]"
     """What may be spent, by default by the client in all. The budgets of a session count as well."""
     events: "EventBus | None"
     """Receives the events of each turn. It is never closed."""

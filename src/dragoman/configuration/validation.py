@@ -3,7 +3,7 @@
 import inspect
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter import registry
 from dragoman.adapter.errors import ConfigurationError, RequestError
@@ -11,11 +11,13 @@ from dragoman.adapter.names import foreign_value, nearest_name
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools.base import ServerTool
 from dragoman.credentials.clouds import IDENTITY_SETTINGS
-from dragoman.limits.budget import Budget, Per
 from dragoman.tools.tool import Tool
 from dragoman.tools.toolbox import is_toolset
 from dragoman.transport import registered_setting_names
 from dragoman.transport.settings import read_provider_settings
+
+if TYPE_CHECKING:
+    from dragoman.limits.budget import Budget, Per
 
 _CLASSES = {
     "options": ("dragoman.adapter.contract", "AdapterOptions", "AdapterOptions(temperature=0)"),
@@ -29,7 +31,7 @@ _CLASSES = {
 """The module and name of each argument's class, and an example of its construction."""
 
 _ELEMENT_CLASSES: Mapping[str, tuple[type, ...]] = {
-    "budgets": (Budget,),
+    "budgets": (),
     "tools": (Tool, ServerTool),
     "labels": (str,),
     "middleware": (),
@@ -91,10 +93,14 @@ def _check_list(name: str, value: Any) -> None:
             _check_callable(f"{name}: reserve", getattr(each, "reserve", None))
 
 
-def read_budgets(budgets: Iterable[Any], per: Per) -> tuple[Budget, ...]:
+def read_budgets(budgets: Iterable[Any], per: "Per") -> "tuple[Budget, ...]":
     """Return the budgets of a list; those that do not say what they are for are ``per`` that. Raises ConfigurationError
     if one of them is not a Budget."""
     found = tuple(budgets)
+    if not found:
+        return ()
+    from dragoman.limits.budget import Budget  # imported late: many programs have none
+
     for index, each in enumerate(found):
         if not isinstance(each, Budget):
             raise ConfigurationError(f"budgets[{index}] must be a Budget, such as Budget(usd=1), not {_describe(each)}")

@@ -37,6 +37,7 @@ from dragoman.configuration.transports import Transports
 from dragoman.configuration.validation import merge_providers
 from dragoman.effects import (
     Broken,
+    Observe,
     Perform,
     Replied,
     ResponseDetails,
@@ -48,7 +49,7 @@ from dragoman.effects import (
     in_thread,
 )
 from dragoman.embeddings.result import Embeddings, PartialEmbeddings, sum_usage
-from dragoman.limits.reservation import MaxUsage, Observe
+from dragoman.limits.reservation import MaxUsage
 from dragoman.session.identity import Pseudonyms, resolve_identity
 from dragoman.session.judge import Judge, Prompt
 from dragoman.transport.settings import Providers, seal_keys

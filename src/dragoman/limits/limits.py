@@ -10,7 +10,7 @@ from dragoman.adapter.errors import ConfigurationError, OverloadedError, Provide
 from dragoman.adapter.replies.rate_limit_headers import read_remaining
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.usage import TokenUsage
-from dragoman.effects import Perform, SendOutcome
+from dragoman.effects import Observe, Perform, SendOutcome
 from dragoman.limits.limit import Adjustment, Bucket, ClaimResult, Limit, LocalCounters, Notice
 from dragoman.limits.redis_counters import RedisCounters
 from dragoman.limits.reservation import (
@@ -18,7 +18,6 @@ from dragoman.limits.reservation import (
     LimitsUnavailableError,
     MaxUsage,
     MeasureUsage,
-    Observe,
     Reservation,
     charged_use,
     was_sent,

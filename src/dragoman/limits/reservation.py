@@ -8,16 +8,16 @@ DragomanError
 └── LimitsUnavailableError      the server of the counters does not answer; nothing was sent
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from dragoman.adapter.errors import BudgetExceededError, DragomanError, MalformedReplyError, RateLimitError
 from dragoman.canonical.blocks import replace_fields
 from dragoman.canonical.events import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
-from dragoman.effects import Abandoned, Broken, Failed, Perform, Replied, SendOutcome
+from dragoman.effects import Abandoned, Broken, Failed, Observe, Perform, Replied, SendOutcome, Stage
 
 
 class LimitReachedError(RateLimitError):
@@ -95,21 +95,6 @@ _INPUT_BUCKETS = ("input_tokens", "cache_creation_input_tokens", "cache_creation
 
 MeasureUsage = Callable[[], MaxUsage]
 """Estimates what a request could use. A long prompt takes time, so it is called only if something counts the use."""
-
-
-Observe = Callable[[Any], Perform]
-"""Returns the effect that applies what a provider reports of its limits: in the headers of a response, a mapping, or in
-a ProviderError."""
-
-
-class Stage(Protocol):
-    """Filters one streamed reply, event by event. A reply that is not streamed is one message_complete event.
-
-    Returns the events that replace this one. A stage that has to wait returns a `Perform`, whose result is these
-    events. An exception of a stage ends the reply, which is then `Broken`.
-    """
-
-    def __call__(self, event: StreamEvent, /) -> Sequence[StreamEvent] | Perform: ...
 
 
 class Reservation:

@@ -26,8 +26,6 @@ from dragoman.configuration.validation import (
     read_providers,
 )
 from dragoman.credentials.contract import ApiKey
-from dragoman.limits.budget import Budget
-from dragoman.limits.reservation import Governor
 from dragoman.session.middleware import Middleware
 from dragoman.session.settings import ConfigSettings, RequestOptions
 from dragoman.tools.context import Approve
@@ -39,6 +37,8 @@ if TYPE_CHECKING:
     from dragoman.events.bus import EventBus
     from dragoman.formats.body.message_body import MessageBody
     from dragoman.limits import Limits
+    from dragoman.limits.budget import Budget
+    from dragoman.limits.reservation import Governor
     from dragoman.policy import Pipeline
     from dragoman.routing import Router
     from dragoman.session.identity import Pseudonyms
@@ -95,7 +95,7 @@ class SessionConfig:
     max_rounds: int = DEFAULT_MAX_ROUNDS
     """The rounds of tools in one turn, at least 1."""
 
-    budgets: Iterable[Budget] = ()
+    budgets: "Iterable[Budget]" = ()
     """Limits on what the session may spend, checked before each request."""
     limits: "Limits | None" = None
     """Delay each request until it may start (see `dragoman.limits`)."""
@@ -117,7 +117,7 @@ class SessionConfig:
 
     middleware: Iterable[Middleware] = ()
     """Wrappers of each turn, the outermost first (see `dragoman.session.middleware`)."""
-    governors: Iterable[Governor] = ()
+    governors: "Iterable[Governor]" = ()
     """What each attempt needs before it is sent, behind the labels, the budgets and the limits."""
     store: "SessionStore | None" = None
     """Saves each step of a turn when it happens. Its ConflictError or StoreError is raised there; the session keeps

@@ -19,8 +19,6 @@ from dragoman.canonical.message import Message, Role, render_end
 from dragoman.canonical.usage import TokenUsage
 from dragoman.configuration.transports import Transports, TransportT
 from dragoman.configuration.validation import check_class, check_messages
-from dragoman.limits.budget import BudgetAccounts, Budgets, Spend
-from dragoman.limits.reservation import Governor
 from dragoman.session import cost
 from dragoman.session.config import (
     SessionConfig,
@@ -43,6 +41,8 @@ from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
     from dragoman.configuration.session_store import SessionStore
+    from dragoman.limits.budget import BudgetAccounts, Budgets
+    from dragoman.limits.reservation import Governor
     from dragoman.policy import Declassification
     from dragoman.policy.conversation.hooks import PolicyHooks
     from dragoman.routing import Router
@@ -147,8 +147,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
         self._history = History([self._factory.adopt(message) for message in check_messages(messages)], on_billed)
         if system is not None:
             self._history.messages.insert(0, self._factory.new_message(Role.SYSTEM, system))
-        self._accounts = BudgetAccounts(config.budgets)
-        self._accounts.check(self.user_id, self.team_id)
+        self._accounts = self._new_accounts()
         self._persistence = self._new_persistence()
         self._steps = self._new_steps()
         labels = frozenset(config.labels)
@@ -343,16 +342,32 @@ class Conversation(StoredConversation, Generic[TransportT]):
             team_id=self._factory.team_id,
         )
 
-    def _new_governors(self) -> Callable[[Send], Iterator[Governor]]:
-        """Return what governs each attempt of a new turn."""
-        config = self.config
+    def _new_accounts(self) -> "BudgetAccounts | None":
+        """Return the accounts of the session. Raises ConfigurationError if a budget does not know who pays."""
+        if not self.config.budgets:
+            return None
+        from dragoman.limits.budget import BudgetAccounts  # imported late: many sessions have no budget
+
+        accounts = BudgetAccounts(self.config.budgets)
+        accounts.check(self.user_id, self.team_id)
+        return accounts
+
+    def _budgets_of_turn(self) -> "Budgets | None":
+        if self._accounts is None:
+            return None
+        from dragoman.limits.budget import Budgets, Spend  # as above
+
         accounts = self._accounts.for_turn(
             self.user_id, self.team_id, lambda: Spend(self.cost.usd or Decimal(0), self.usage.total_tokens)
         )
-        budgets = Budgets(accounts, self.prices, config.clock)
+        return Budgets(accounts, self.prices, self.config.clock)
 
-        def governors(send: Send) -> Iterator[Governor]:
-            if accounts:
+    def _new_governors(self) -> "Callable[[Send], Iterator[Governor]]":
+        """Return what governs each attempt of a new turn."""
+        config, budgets = self.config, self._budgets_of_turn()
+
+        def governors(send: Send) -> "Iterator[Governor]":
+            if budgets is not None:
                 yield budgets
             if config.limits is not None:
                 from dragoman.limits.limits import LimitGovernor

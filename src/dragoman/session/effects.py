@@ -17,12 +17,12 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects import Abandoned as Abandoned
 from dragoman.effects import Broken as Broken
 from dragoman.effects import Failed as Failed
+from dragoman.effects import Observe as Observe
 from dragoman.effects import Perform as Perform
 from dragoman.effects import Replied as Replied
 from dragoman.effects import SendOutcome as SendOutcome
+from dragoman.effects import Stage as Stage
 from dragoman.effects import intercept as intercept
-from dragoman.limits.reservation import Observe as Observe
-from dragoman.limits.reservation import Stage as Stage
 from dragoman.session.routes import Route
 from dragoman.tools.calls import Fault
 from dragoman.transport.retry import RetryState, Timing

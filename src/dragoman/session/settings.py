@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from dragoman.adapter.contract import AdapterOptions, Prices
 from dragoman.adapter.options import ToolChoice
 from dragoman.configuration import ClientConfig, HasConfig
-from dragoman.limits.budget import Budget
-from dragoman.limits.reservation import Governor
 from dragoman.session.middleware import Middleware
 from dragoman.tools.context import Approve
 from dragoman.tools.toolbox import AnyTool, Toolset
@@ -22,6 +20,8 @@ if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions
     from dragoman.events.bus import EventBus
     from dragoman.limits import Limits
+    from dragoman.limits.budget import Budget
+    from dragoman.limits.reservation import Governor
     from dragoman.policy import Pipeline
     from dragoman.routing import Router
     from dragoman.session.identity import Pseudonyms
@@ -60,7 +60,7 @@ class ConfigSettings(TypedDict, total=False):
     max_rounds: int
     """The rounds of tools in one turn, at least 1."""
 
-    budgets: Iterable[Budget]
+    budgets: "Iterable[Budget]"
     """Limits on what the session may spend, checked before each request."""
     limits: "Limits | None"
     """Delay each request until it may start (see `dragoman.limits`)."""
@@ -82,7 +82,7 @@ class ConfigSettings(TypedDict, total=False):
 
     middleware: Iterable[Middleware]
     """Wrappers of each turn, the outermost first (see `dragoman.session.middleware`)."""
-    governors: Iterable[Governor]
+    governors: "Iterable[Governor]"
     """What each attempt needs before it is sent, behind the labels, the budgets and the limits."""
     durability: Literal["step", "turn"]
     """When a turn is saved: each step when it happens, or all of them at its end. With ``step``, a killed program loses

@@ -6,8 +6,9 @@ from functools import partial
 from typing import Any
 
 from dragoman.attempt.attempt import Attempt
+from dragoman.effects import Observe, Stage
 from dragoman.limits.bounds import max_usage
-from dragoman.limits.reservation import Governor, Observe, Stage
+from dragoman.limits.reservation import Governor
 from dragoman.session.effects import Effect, Send, SendOutcome, Turn, intercept
 
 

@@ -20,8 +20,7 @@ from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.effects import Abandoned, Broken, Failed, Perform, Replied, SendOutcome
-from dragoman.limits.reservation import Stage
+from dragoman.effects import Abandoned, Broken, Failed, Perform, Replied, SendOutcome, Stage
 from dragoman.session.effects import (
     AbandonedTurnError,
     Admit,
