@@ -22,7 +22,6 @@ class PlainTransport:
         self._timeout = timeout
         self._policy, self._timing = settings.get("retry") or RetryPolicy(), settings.get("timing") or Timing()
         self._quota = RetryQuota()
-        self.close = inner.close
 
     def new_retries(self, adapter: Adapter, timeout: float | None) -> RetryState:
         return RetryState(self._policy, self._quota, self._timing, timeout or math.inf)
@@ -38,6 +37,10 @@ class PlainTransport:
     ) -> Any:
         """Make one attempt, whose reply is entered as a context."""
         return self._inner.stream(adapter, request, timeout=timeout if retries is None else self._timeout)
+
+    def close(self) -> Any:
+        """Close the transport, or return an awaitable that does."""
+        return self._inner.close()
 
 
 class Transports(Generic[TransportT]):
