@@ -38,7 +38,8 @@ _DATA = tomllib.loads(files("dragoman_adapters.bedrock").joinpath("models.toml")
 _MODELS = ModelTable(_DATA)
 _ANTHROPIC_MODELS = ModelTable.of("dragoman_adapters.anthropic")
 
-# us.anthropic.claude-sonnet-4-5-20250929-v1:0, perhaps behind "arn:aws:bedrock:...:inference-profile/".
+# Finds Anthropic's name in us.anthropic.claude-sonnet-4-5-20250929-v1:0, perhaps behind
+# "arn:aws:bedrock:...:inference-profile/".
 _CLAUDE_ID = re.compile(r"(?:.*[./])?anthropic\.(claude-.+?)(?:-v\d+)?(?::[\dk]+)*")
 
 
@@ -83,7 +84,7 @@ class BedrockAdapter(WireAdapter):
         form = detect_format(extra)
         drop_other_formats(request, form)
         body = (_encode_messages_body if form is BodyFormat.MESSAGES else encode.encode_body)(request, tools)
-        if body.get("system") and not extra.get("system"):
+        if body.get("system") and not extra.get("system"):  # an empty one of the caller would replace it
             request.drop_extra("system")
         return body
 
@@ -137,7 +138,8 @@ def _find_capabilities(model: str) -> AdapterCapabilities:
 
 
 def _encode_messages_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
-    """Encode the whole body. The path holds the model and says whether to stream; cache markers belong to blocks."""
+    """Encode the whole body of Messages. The path holds the model and says whether to stream. A marker of the cache for
+    the whole request goes to its last block: Bedrock takes markers on blocks alone."""
     encoded: dict[str, Any] = {"anthropic_version": _ANTHROPIC_VERSION, **anthropic_encode.encode_body(request, tools)}
     del encoded["model"]
     encoded.pop("stream", None)

@@ -27,6 +27,7 @@ class BedrockEmbeddings(EmbeddingAdapter):
 
     def encode(self, inputs: Sequence[EmbeddingInput], options: EmbeddingOptions) -> tuple[str, dict[str, Any]]:
         path = f"/model/{quote(unquote(self.model), safe='')}/invoke"
+        # Titan and Nova take one input for each request, as their rows say; the options were checked against them.
         match self.capabilities.wire.get("body"):
             case "titan_text":
                 return path, self._titan_text(inputs[0], options)
@@ -62,22 +63,22 @@ class BedrockEmbeddings(EmbeddingAdapter):
             body["dimensions"] = options.dimensions
         return body
 
-    def _titan_image(self, each: EmbeddingInput, options: EmbeddingOptions) -> dict[str, Any]:
-        body: dict[str, Any] = {"inputText": each} if isinstance(each, str) else {"inputImage": each.source.data}
+    def _titan_image(self, item: EmbeddingInput, options: EmbeddingOptions) -> dict[str, Any]:
+        body: dict[str, Any] = {"inputText": item} if isinstance(item, str) else {"inputImage": item.source.data}
         if options.dimensions is not None:
             body["embeddingConfig"] = {"outputEmbeddingLength": options.dimensions}
         return body
 
-    def _nova(self, each: EmbeddingInput, options: EmbeddingOptions) -> dict[str, Any]:
+    def _nova(self, item: EmbeddingInput, options: EmbeddingOptions) -> dict[str, Any]:
         fields: dict[str, Any] = {"embeddingPurpose": self.purpose_word(options)}
         if options.dimensions is not None:
             fields["embeddingDimension"] = options.dimensions
-        if isinstance(each, str):
+        if isinstance(item, str):
             cut = "NONE" if options.truncate is None else options.truncate.upper()
-            fields["text"] = {"truncationMode": cut, "value": each}
+            fields["text"] = {"truncationMode": cut, "value": item}
         else:
-            kind = (each.media_type or "").partition("/")[2]
-            fields["image"] = {"format": kind, "source": {"bytes": each.source.data}}
+            kind = (item.media_type or "").partition("/")[2]
+            fields["image"] = {"format": kind, "source": {"bytes": item.source.data}}
         return {"taskType": "SINGLE_EMBEDDING", "singleEmbeddingParams": fields}
 
 

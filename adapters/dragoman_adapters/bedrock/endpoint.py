@@ -1,4 +1,4 @@
-"""Where Bedrock's runtime is, and how its name is written in traces: for Converse and for InvokeModel."""
+"""The address of Bedrock's runtime, and its name in traces, which the adapters of Converse and of InvokeModel share."""
 
 from dragoman.adapter.contract import Endpoint
 
@@ -7,6 +7,6 @@ ENDPOINT = Endpoint(
     key_variables=("AWS_BEARER_TOKEN_BEDROCK",),
     base_url_variable="AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
     credentials="aws",
-    scope="bedrock",
+    scope="bedrock",  # the service that a signature names; the host has another name
 )
 TELEMETRY_NAME = "aws.bedrock"

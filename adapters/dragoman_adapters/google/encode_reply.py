@@ -87,8 +87,13 @@ _OVERFLOW = "The input token count exceeds the maximum number of tokens allowed"
 _INVALID_KEY = "API_KEY_INVALID"
 
 
+_NOTES = ("by", "blocks", "candidate", "candidates", "tool_ids", "sealed_prefix", "actions")
+"""The notes on a reply of this provider that are not fields of it."""
+
+
 def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
-    """Encode a whole reply."""
+    """Encode a whole reply. ``raw`` below are this wire's notes on it: with them a reply of its own provider is written
+    as it came, and others as a client of this wire reads them."""
     raw = writer.own_raw(message)
     candidates: list[dict[str, Any]]
     if raw:
@@ -125,20 +130,16 @@ def _encode_candidate(index: int, message: Message, writer: ReplyWriter) -> dict
     return candidate | {"finishReason": stop_word(message.stop_reason, writer)} | encode_grounding(message, writer)
 
 
-_NOTES = ("by", "blocks", "candidate", "candidates", "tool_ids", "sealed_prefix", "actions")
-"""The notes on a reply of this provider that are not fields of it."""
-
-
 def _encode_own_parts(message: Message, raw: Mapping[str, Any], writer: ReplyWriter) -> list[dict[str, Any]]:
     """Encode the parts of this wire's provider as they came."""
     notes = raw.get("blocks", {})
     own_ids = raw.get("tool_ids", {})
     parts: list[dict[str, Any]] = []
     for index, block in enumerate(message.content):
-        native = None
         if not (writer.is_native(block) and isinstance(block, NATIVE_BLOCKS)):
             parts += encode_part(block, index, message, writer)
             continue
+        native = None
         if isinstance(block, ToolUseBlock):
             native = own_ids.get(block.id) or writer.context.tool_ids.native_id(block.id, writer.provider)
         parts.append(encode_blocks.apply_note(encode_blocks.encode_block(block, native), notes.get(str(index))))
@@ -146,7 +147,8 @@ def _encode_own_parts(message: Message, raw: Mapping[str, Any], writer: ReplyWri
 
 
 def _encode_parts(message: Message, writer: ReplyWriter) -> list[dict[str, Any]]:
-    """Encode a message of another provider."""
+    """Encode a message of another provider. What its client cannot show goes into the place of a signature, sealed, so
+    that the client returns it."""
     parts: list[dict[str, Any]] = []
     for index, block in enumerate(message.content):
         parts += encode_part(block, index, message, writer)
@@ -277,6 +279,7 @@ def error_body(error: DragomanError, provider: str, status: int | None = None) -
         message = f"{_OVERFLOW}: {message}"
     inner: dict[str, Any] = {"code": status or row.status, "message": message, "status": row.kind}
     details: list[dict[str, Any]] = []
+    # Google answers an invalid key with 400.
     if isinstance(error, AuthenticationError) and not isinstance(error, PermissionDeniedError) and status == 400:
         inner["status"] = "INVALID_ARGUMENT"
         details.append({"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": _INVALID_KEY,

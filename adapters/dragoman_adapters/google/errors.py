@@ -48,7 +48,8 @@ BY_REASON: dict[str, type[ProviderError]] = {
 """Classes by the reason of an ErrorInfo, which is more precise than the status."""
 
 _OWN_FIELDS = {"status": str, "details": list}
-"""Gemini CLI reads in the details which quota is used up, and for how long."""
+"""Fields that a gateway passes on to clients of this wire: Gemini CLI reads in the details which quota is used up, and
+for how long."""
 _OVERFLOW = ("exceeds the maximum number of tokens", "input token count", "context length", "context window")
 _DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 
@@ -75,7 +76,7 @@ def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
     if kind is None and origin.status is None and isinstance(inner.get("code"), int):
         # In a stream the code is the HTTP status: the real one was sent before the error.
         return failure.error(class_for_status(inner["code"]))
-    return failure.error(kind)
+    return failure.error(kind)  # without a kind, that of the HTTP status
 
 
 def _add_retry_after(headers: Mapping[str, str], details: list[dict[str, Any]]) -> Mapping[str, str]:

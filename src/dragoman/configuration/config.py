@@ -60,13 +60,15 @@ class Lifetime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """The validated settings of a client, which never change.
+    """The validated settings of a client. What a caller gives never changes.
 
     Raises ConfigurationError for a value of the wrong class, and for unknown providers and settings.
     """
 
     providers: Mapping[str, Mapping[str, Any]] | None = field(
-        default=None, repr=False, metadata={"accepts": "Providers | None"}
+        default=None,
+        repr=False,
+        metadata={"accepts": "Providers | None"},  # for `python -m tests.upkeep.settings`
     )
     """The settings of each provider, such as its key; see `ProviderSettings`."""
     options: AdapterOptions | None = None
@@ -130,7 +132,8 @@ class ClientConfig:
         return cls(**settings)
 
     def with_(self, **changes: Unpack[ClientSettings]) -> Self:
-        """Return a configuration with some settings replaced. It shares the connections.
+        """Return a configuration with some settings replaced. It shares the connections, unless ``providers`` or
+        ``on_exchange`` change. A store stays that of the first client, which closes it.
 
         The settings of a provider are merged into those that it has.
         """
@@ -138,6 +141,7 @@ class ClientConfig:
         _check_names(settings)
         shares_connections = not {"providers", "on_exchange"} & settings.keys()
         if not shares_connections:
+            # The hook of all exchanges was given to every provider: the new one takes its place.
             own = {
                 name: {
                     key: value for key, value in each.items() if key != "on_exchange" or value is not self.on_exchange

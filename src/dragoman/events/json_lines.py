@@ -28,11 +28,11 @@ class JsonLines:
 
     def __init__(self, path: str | Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
-        self._lock = ProcessLock()
+        self._lock = ProcessLock()  # for threads: processes append whole lines
         self._open = True
 
     def __call__(self, event: Event) -> None:
-        """Append an event. Raises OSError if the line is not written, or only partly: the disk is full."""
+        """Append an event. Raises OSError after `close`, and if the disk is too full for the whole line."""
         # JSON leaves these as they are: some terminals obey them, and some readers end a line at them.
         text = _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", event.to_json())
         line = text.encode(errors="replace") + b"\n"
@@ -44,7 +44,7 @@ class JsonLines:
                 raise OSError(f"only {written} of {len(line)} bytes of an event could be written")
 
     def close(self) -> None:
-        """Close the file. Later calls do nothing, and events that come later are dropped."""
+        """Close the file. Later calls do nothing. Later events raise OSError, which a bus logs."""
         with self._lock:
             if self._open:
                 self._open = False

@@ -54,7 +54,7 @@ def use_cassette(item: pytest.Item, path: Path) -> Iterator[Recorder | None]:
     if mode not in MODES:
         raise ConfigurationError(f"there is no record mode {mode!r}: use one of {', '.join(MODES)}")
     fault = item.stash.get(FAULT_KEY, None)
-    with cassette(path, mode, allow_repeats=fault is not None) as recorder:
+    with cassette(path, mode, allow_repeats=fault is not None) as recorder:  # a fault may be retried
         readers: Iterable[str] = ()
         if recorder.recording:
             if config.getoption("--block-network", False):  # of pytest-recording
@@ -181,7 +181,7 @@ def _plans_for(exchange: Exchange, seed: int) -> Iterator[Plan | Refusals]:
 
 
 def record_error(item: pytest.Item, error: BaseException) -> None:
-    """Record the kind of error that ended a test."""
+    """Record the kind of error that ended a test with a fault, for `run`. The plugin calls it."""
     package = type(error).__module__.partition(".")[0]
     is_of_client = isinstance(error, DragomanError) or package in _CLIENT_ERROR_PACKAGES
     is_miss = isinstance(error, CassetteMissError)
@@ -196,7 +196,7 @@ def apply_fault(fault: PlannedFault) -> Iterator[None]:
     applied: list[PlannedFault] = []
 
     def is_due() -> bool:
-        if applied or last_played.get() != fault.exchange:
+        if applied or last_played.get() != fault.exchange:  # that which the cassette has just replayed
             return False
         applied.append(fault)
         return True

@@ -99,6 +99,8 @@ def test_without_an_admin_key_there_is_nothing_but_a_form(start: Start, path: st
     plain = running.http(0).get(path)
     assert plain.status_code == 403
     assert "<table" not in plain.text
+    both = running.bare.get(path, headers={"authorization": "Bearer drg_one", "x-api-key": "drg_other"})
+    assert (both.status_code, "two different" in both.text) == (400, True)  # and not that one of them is wrong
 
 
 def test_an_admin_sees_the_spend_of_others(start: Start) -> None:

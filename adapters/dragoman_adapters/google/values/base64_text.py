@@ -4,35 +4,36 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-_URL_SAFE = str.maketrans("-_", "+/")
-_STANDARD = str.maketrans("+/", "-_")
+_TO_STANDARD = str.maketrans("-_", "+/")
+_TO_URL_SAFE = str.maketrans("+/", "-_")
 _UNPADDED = re.compile(r"[A-Za-z0-9+/]*")
 
 
 def to_standard_base64(text: str) -> str:
     """Return the data in the standard alphabet, padded."""
-    plain = text.translate(_URL_SAFE)
-    missing = -len(plain) % 4
+    plain = text.translate(_TO_STANDARD)
+    missing = -len(plain) % 4  # no base64 lacks three
     return plain + "=" * missing if missing in (1, 2) and _UNPADDED.fullmatch(plain) else plain
 
 
 def to_standard_part(part: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return a camelCase part with its inline data in the standard alphabet, and the alphabets that it had before."""
+    """Return a camelCase part with its inline data in the standard alphabet, padded, and how it was spelled before:
+    ``urlsafe``, ``unpadded``, or both. All data of one part counts as spelled alike."""
     found: set[str] = set()
-    return _map_inline_data(part, lambda text: _note_alphabet(text, found)), sorted(found)
+    return _map_inline_data(part, lambda text: _note_spelling(text, found)), sorted(found)
 
 
 def restore_base64(part: dict[str, Any], spelling: Iterable[str]) -> dict[str, Any]:
-    """Restore the alphabets that `to_standard_part` returned."""
+    """Return the part with its data spelled as `to_standard_part` found it."""
 
     def restore(text: str) -> str:
-        text = text.translate(_STANDARD) if "urlsafe" in spelling else text
+        text = text.translate(_TO_URL_SAFE) if "urlsafe" in spelling else text
         return text.rstrip("=") if "unpadded" in spelling else text
 
     return _map_inline_data(part, restore) if spelling else part
 
 
-def _note_alphabet(text: str, found: set[str]) -> str:
+def _note_spelling(text: str, found: set[str]) -> str:
     if "-" in text or "_" in text:
         found.add("urlsafe")
     plain = to_standard_base64(text)

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from dragoman.errors import DragomanError, PermissionDeniedError
+from dragoman.errors import DragomanError, InvalidRequestError, PermissionDeniedError
 from dragoman.logs import get_logger
 from dragoman.store import SessionNotFoundError, Store, StoreError
 from dragoman.view import page as conversation_page
@@ -81,7 +81,7 @@ def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function insi
             if len(body) > _MAX_FORM:
                 return _html(render.render_sign_in(refused="That is not a key."), 413)
         key = parse_qs(body.decode("latin-1")).get("key", [""])[0].strip()
-        request.cookies[COOKIE] = key
+        request.cookies[COOKIE] = key  # `_refuse` checks this one
         if (refusal := await _refuse(gateway, request)) is not None:
             return refusal
         reply = RedirectResponse(PATH, 303, _HEADERS)
@@ -109,7 +109,7 @@ def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function insi
 
 async def _check_admin(access: Access, request: Request) -> None:
     """Let a holder of an admin key in, or anyone at this computer while the gateway has no keys. Raises
-    AuthenticationError without a valid key, PermissionDeniedError, and ClientError for two keys."""
+    AuthenticationError without a valid key, PermissionDeniedError, and InvalidRequestError or ClientError for two."""
     sent = read_headers(request.scope)
     scheme, _, value = sent.get("authorization", "").partition(" ")
     secret = None
@@ -117,7 +117,7 @@ async def _check_admin(access: Access, request: Request) -> None:
         with suppress(binascii.Error, UnicodeDecodeError):
             secret = base64.b64decode(value, validate=True).decode().partition(":")[2]  # any name may stand before it
     secret = secret or presented_secret(sent) or request.cookies.get(COOKIE)
-    headers = {name: sent[name] for name in PAGE_HEADERS if name in sent}
+    headers = {name: sent[name] for name in PAGE_HEADERS if name in sent}  # a page of another site is refused
     caller = await access.authenticate({**headers, "x-api-key": secret} if secret else headers)
     if isinstance(access, OpenAccess) and caller.key_id is None:
         # The host is checked because any web site can give its own name this computer's address.
@@ -137,8 +137,8 @@ async def _refuse(gateway: Gateway, request: Request) -> Response | None:
         await _check_admin(gateway.current.access, request)
     except PermissionDeniedError as error:
         return _html(render.render_sign_in(refused=f"{str(error).capitalize()}."), 403)
-    except ClientError as error:
-        return _html(render.render_message(f"{str(error).capitalize()}."), error.status)
+    except (ClientError, InvalidRequestError) as error:  # such as two keys
+        return _html(render.render_message(f"{str(error).capitalize()}."), error.status or 400)
     except DragomanError as error:
         status = getattr(error, "status", None) or 401
         if status >= 500:  # keys cannot be checked
