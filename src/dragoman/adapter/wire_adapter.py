@@ -27,7 +27,7 @@ from dragoman.adapter.replies.error_context import (
     malformed_request,
     parse_error_body,
 )
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader, is_for_another, parse_request
@@ -58,7 +58,7 @@ class WireAdapter(Adapter):
     path: ClassVar[str]
     client_wire: ClassVar[str] = ""
     """The table of client_fields.toml for requests of clients; empty if no client speaks this wire."""
-    decode_counts: Any = None
+    decode_counts: Callable[[dict[str, Any]], ReplyCounts] | None = None
     """Returns the `ReplyCounts` of a whole reply, for `read_usage`. None if they are read with the message."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

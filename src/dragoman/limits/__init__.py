@@ -3,8 +3,9 @@
 Each name is loaded when it is first used: a session needs budgets, and seldom limits.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dragoman.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from dragoman.limits.bounds import max_usage
@@ -34,18 +35,20 @@ __all__ = [
     "max_usage",
 ]
 
-_MODULE_OF = {"Budget": "budget", "Limit": "limit", "Grant": "limits", "Limits": "limits", "max_usage": "bounds"}
-
+_EXPORTS = {
+    "limits.bounds": ("max_usage",),
+    "limits.budget": ("Budget",),
+    "limits.limit": ("Limit",),
+    "limits.limits": ("Grant", "Limits"),
+    "limits.reservation": (
+        "Governor",
+        "LimitReachedError",
+        "LimitsUnavailableError",
+        "MaxUsage",
+        "MeasureUsage",
+        "Reservation",
+    ),
+}
 
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
-
-    def __getattr__(name: str) -> Any:
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{__name__}.{_MODULE_OF.get(name, 'reservation')}"), name)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = lazy_names(globals(), _EXPORTS)
