@@ -6,9 +6,9 @@ replies. `save_table` stores a table, so that its figures can be computed again 
 newer prices and limits than those of the release, and `use_update` makes the process use them.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from dragoman.lazy_names import lazy_names
 from dragoman.pricing.rows import PriceRow, Rate, Window
 from dragoman.pricing.table import PriceTable
 from dragoman.pricing.versions import UsageRecord, cost, list_versions, price_table, reprice, save_table
@@ -35,17 +35,11 @@ __all__ = [
     "use_update",
 ]
 
+_LOADED_ON_USE = {
+    "pricing.updates": ("PriceUpdate", "install_update", "revert_update", "use_update"),
+    "pricing.validation": ("find_faults",),
+}
+"""What few programs use, by its module."""
+
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
-
-    def __getattr__(name: str) -> Any:
-        """Load what few programs use when they do: updates, and the check of a whole table."""
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = "validation" if name == "find_faults" else "updates"
-        value = getattr(import_module(f"{__name__}.{module}"), name)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = lazy_names(globals(), _LOADED_ON_USE)
