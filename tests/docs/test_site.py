@@ -24,16 +24,12 @@ LARGEST_PAGE = 1_000_000
 TIERS = ("Stable", "Provisional", "Experimental")
 PHONE = 380
 _MISSING_IMAGES = "[...document.images].filter(each => each.complete && !each.naturalWidth).map(each => each.src)"
-_FOUND = """new Promise(done => {
-    const look = () => {
-        const hosts = [...document.querySelectorAll('*')].filter(each => each.shadowRoot);
-        const texts = hosts.map(each => each.shadowRoot.textContent);
-        const found = texts.find(each => /[1-9][0-9]* results?/.test(each));
-        found ? done(found) : setTimeout(look, 50);
-    };
-    look();
-})"""
-"""Waits for the results of the search, and returns their text."""
+_FOCUSED = "document.activeElement.shadowRoot?.activeElement?.tagName === 'INPUT'"
+"""Whether the field of the search takes what is typed: it appears some frames after the click."""
+_TYPED = "document.activeElement.shadowRoot.activeElement.value"
+_RESULTS = """[...document.querySelectorAll('*')].map(each => each.shadowRoot?.textContent ?? '')
+    .find(each => /[1-9][0-9]* results?/.test(each))"""
+"""The text of the results, once there are some."""
 _FIRST_LINE = re.compile(r"# [^\n]+\n\n(?P<need>(?:Read this page|Begin here|Use Dragoman) when .*?)\n\n", re.DOTALL)
 
 
@@ -142,9 +138,10 @@ def check_search(address: str, tab: Browser) -> None:
     for words in ("max_tokens", "tool_choice", "429"):
         tab.open(address)
         tab.run("document.querySelector('.md-search__button').click()")
-        tab.wait_for_frame()
+        tab.wait_for(_FOCUSED)
         tab.send_command("Input.insertText", text=words)
-        assert words in tab.run(_FOUND)
+        assert tab.run(_TYPED) == words
+        assert words in tab.wait_for(_RESULTS)
         assert [url for url in tab.requests if not url.startswith((address, "data:", "blob:"))] == []
 
 

@@ -69,6 +69,19 @@ class Browser:
             raise AssertionError(result["exceptionDetails"])
         return result["result"].get("value")
 
+    def wait_for(self, script: str) -> Any:
+        """The value of an expression in the page, as soon as it is true."""
+        value = self.run(f"""new Promise(done => {{
+            const end = Date.now() + {_PATIENCE / 2 * 1000};
+            const look = () => {{
+                const found = {script};
+                found || Date.now() > end ? done(found || null) : setTimeout(look, 50);
+            }};
+            look();
+        }})""")
+        assert value, f"in the page this did not become true: {script}"
+        return value
+
     def wait_for_frame(self) -> None:
         """Waits until the page has been drawn: only then has a field with ``autofocus`` the focus."""
         self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")

@@ -29,8 +29,7 @@ def test_an_admin_signs_in_and_out(tab: Browser, start: Start) -> None:
     admin = running.create_key(admin=True)[1]
     assert running.http(0).post("/v1/chat/completions", json=question("chat", "house")).status_code == 200
     tab.open(f"{running.url}/gateway/")
-    tab.wait_for_frame()
-    assert tab.run("document.activeElement.id") == "key"
+    assert tab.wait_for("document.activeElement.id === 'key'")
     tab.send_command("Input.insertText", text=admin)
     tab.submit("document.querySelector('button').click()")
     assert tab.run("location.pathname") == "/gateway/"
