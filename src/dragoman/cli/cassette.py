@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.cli.io.console import console, show_line
+from dragoman.cli.io.console import console, print_table
 from dragoman.cli.io.inputs import check_regular
 from dragoman.private_files import create_private_folder, open_private
 
@@ -22,20 +22,13 @@ Paths = Annotated[list[Path], typer.Argument(help="Cassette files, or folders of
 @app.command("list")
 def list_(paths: Paths) -> None:
     """One line per file: the number of exchanges, the providers, the date."""
-    from rich.table import Table
-
-    table = Table("file", "exchanges", "server", "recorded", "requests", box=None, pad_edge=False)
+    rows = []
     for path in _iter_cassettes(paths):
         recording = load_recording(path)
-        operations = dict.fromkeys(_operations(recording))
-        table.add_row(
-            show_line(str(path)),
-            str(len(recording.exchanges)),
-            show_line(recording.server),
-            str(recording.recorded or ""),
-            show_line(", ".join(operations)),
-        )
-    console(min_width=120).print(table)
+        operations = ", ".join(dict.fromkeys(_operations(recording)))
+        exchanges, recorded = str(len(recording.exchanges)), str(recording.recorded or "")
+        rows.append((str(path), exchanges, recording.server, recorded, operations))
+    print_table(console(min_width=120), ("file", "exchanges", "server", "recorded", "requests"), rows)
 
 
 @app.command()

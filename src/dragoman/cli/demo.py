@@ -11,14 +11,13 @@ from typing import Any
 
 import httpx
 from rich.console import Console
-from rich.table import Table
 
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import MissingExtraError
 from dragoman.bundled import bundled_path
 from dragoman.canonical.events import MessageComplete
 from dragoman.canonical.ids import format_ulid
-from dragoman.cli.io.console import console, show_line
+from dragoman.cli.io.console import console, print_table, show_line
 from dragoman.cli.io.conversations import command_client
 from dragoman.cli.io.terminal import EventPrinter, load_local, show_preview, usage_line
 from dragoman.pricing import price_table
@@ -184,7 +183,4 @@ def _summary(out: Console, session: Session) -> None:
         f" They cost {show_line(str(session.cost))}, because both models ran on local machines."
         f" Elsewhere, at today's prices:"
     )
-    table = Table("model", "cost there", box=None, pad_edge=False)
-    for model in COMPARED_MODELS:
-        table.add_row(model, show_line(str(session.cost_on(model))))
-    out.print(table)
+    print_table(out, ("model", "cost there"), [(model, str(session.cost_on(model))) for model in COMPARED_MODELS])

@@ -7,11 +7,10 @@ from getpass import GetPassWarning, getpass
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.registry import adapter_class, providers
-from dragoman.cli.io.console import console, show_line
+from dragoman.cli.io.console import console, print_table, show_line
 from dragoman.cli.io.inputs import read_line
 from dragoman.credentials.contract import ApiKey
 from dragoman.credentials.stored_keys import StoredKeys
@@ -49,15 +48,15 @@ def set_(provider: Provider) -> None:
 def list_() -> None:
     """Lists the providers with a key, and where it is. A key in the environment goes first."""
     places = StoredKeys().places()
-    table = Table("provider", "key", box=None, pad_edge=False)
+    rows = []
     for provider in sorted({*places, *providers()}):
         variable = _set_variable(provider)
         if provider in places or variable:
             stored = places.get(provider)
             place = f"environment, {variable}" + (f"; not used: {stored}" if stored else "") if variable else stored
-            table.add_row(show_line(provider), show_line(str(place)))
-    if table.row_count:
-        console(min_width=_WIDTH).print(table)
+            rows.append((provider, str(place)))
+    if rows:
+        print_table(console(min_width=_WIDTH), ("provider", "key"), rows)
     else:
         console().print("no key is stored: dragoman keys set PROVIDER")
 
