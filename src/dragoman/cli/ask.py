@@ -10,7 +10,7 @@ from rich.console import Console
 
 from dragoman.canonical.blocks import ContentBlock
 from dragoman.canonical.events import MessageComplete, TextDelta, ToolUseEnd, ToolUseStart
-from dragoman.canonical.message import Message, StopReason
+from dragoman.canonical.message import StopReason
 from dragoman.cli.io.console import console, show_line
 from dragoman.cli.io.conversations import describe, describe_unfinished, open_conversation
 from dragoman.cli.io.inputs import read_prompt
@@ -131,7 +131,7 @@ def ask(
     if reply.stop_reason in _UNFINISHED:
         notes.print(f"[yellow]{_UNFINISHED[reply.stop_reason]}[/]")
     if not quiet and not is_streamed:
-        _show_usage(notes, reply.message)
+        notes.print(f"[dim]{show_line(usage_line(reply.message))}[/]")
 
 
 def _stream(
@@ -145,13 +145,10 @@ def _stream(
                 match event:
                     case TextDelta():
                         writer.write(event.text)
-                    case MessageComplete():
+                    case MessageComplete() | ToolUseStart() | ToolUseEnd() | ToolAnswered():
                         writer.end()
-                        if notes is not None:
-                            _show_usage(notes, event.message)
-                    case ToolUseStart() | ToolUseEnd() | ToolAnswered() if printer is not None:
-                        writer.end()
-                        printer.show(event)
+                        if printer is not None:
+                            printer.show(event)
         finally:
             writer.end()  # an error begins on a line of its own, and a terminal gets its cursor back
     return events.reply
@@ -174,7 +171,3 @@ def _to_json(session: Session, reply: Reply[str]) -> dict[str, Any]:
             {"kind": loss.kind.value, "severity": loss.severity.value, "reason": loss.reason} for loss in reply.losses
         ],
     }
-
-
-def _show_usage(notes: Console, reply: Message) -> None:
-    notes.print(f"[dim]{show_line(usage_line(reply))}[/]")

@@ -17,7 +17,6 @@ from rich.console import Console
 
 from dragoman.adapter.errors import DragomanError, RequestError
 from dragoman.canonical.blocks import ContentBlock, TextBlock
-from dragoman.canonical.events import MessageComplete
 from dragoman.canonical.usage import describe_tokens
 from dragoman.cli.io.console import console, show_line, show_lines
 from dragoman.cli.io.conversations import describe, describe_unfinished, open_conversation
@@ -190,9 +189,6 @@ class _Chat:
             with start() as events:
                 for event in events:
                     printer.show(event)
-                    if isinstance(event, MessageComplete):
-                        printer.end()
-                        out.print(f"[dim]{show_line(usage_line(event.message))}[/]")
             show_losses(out, events.reply.losses)
             done = True
         except KeyboardInterrupt:

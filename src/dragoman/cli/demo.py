@@ -15,11 +15,10 @@ from rich.console import Console
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import MissingExtraError
 from dragoman.bundled import bundled_path
-from dragoman.canonical.events import MessageComplete
 from dragoman.canonical.ids import format_ulid
 from dragoman.cli.io.console import console, print_table, show_line
 from dragoman.cli.io.conversations import command_client
-from dragoman.cli.io.terminal import EventPrinter, load_local, show_preview, usage_line
+from dragoman.cli.io.terminal import EventPrinter, load_local, show_preview
 from dragoman.pricing import price_table
 from dragoman.session import Session, Tool, tool
 from dragoman.testing.cassettes.replay import Cassette, CassetteTransport
@@ -166,12 +165,9 @@ def _swap(out: Console, session: Session, model: str) -> None:
 def _part(out: Console, session: Session, where: str, prompt: str) -> None:
     out.rule(f"[bold]{show_line(str(session.model))}[/] · {where}", align="left", style="dim")
     out.print(f"[bold blue]you[/] {show_line(prompt)}")
-    printer = EventPrinter(out)
+    printer = EventPrinter(out, indent="  ")
     for event in session.stream(prompt, max_output_tokens=128):
         printer.show(event)
-        if isinstance(event, MessageComplete):
-            printer.end()
-            out.print(f"  [dim]{show_line(usage_line(event.message))}[/]")
     out.print()
 
 
