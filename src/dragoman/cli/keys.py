@@ -70,19 +70,16 @@ def remove(provider: Provider) -> None:
 
 
 def _read_key(provider: str) -> ApiKey:
-    if sys.stdin is None or not sys.stdin.isatty():
-        try:
+    try:
+        if sys.stdin is None or not sys.stdin.isatty():
             return ApiKey(read_line())
-        except EOFError:
-            return ApiKey("")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", GetPassWarning)
-        try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", GetPassWarning)
             return ApiKey(getpass(f"API key for {provider}: "))
-        except GetPassWarning:
-            raise ConfigurationError("this terminal shows what you type: pass the key through a pipe") from None
-        except EOFError:
-            return ApiKey("")
+    except GetPassWarning:
+        raise ConfigurationError("this terminal shows what you type: pass the key through a pipe") from None
+    except EOFError:
+        return ApiKey("")
 
 
 def _set_variable(provider: str) -> str | None:

@@ -14,7 +14,6 @@ from dragoman.adapter.registry import adapter_class
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.ids import new_tool_use_id
 from dragoman.canonical.message import Message
-from dragoman.cli.cassette import load_recording
 from dragoman.cli.convert import read_conversations
 from dragoman.cli.io.console import console, counted, show_line
 from dragoman.cli.io.conversations import store_url
@@ -120,9 +119,11 @@ def _from_file(path: Path, source_format: str | None, only: str | None, model: s
         session = snapshot.read(data, new_tool_use_id)
         return LoadedConversation(path.stem, session.messages, session.model, session.attempts, session.tool_ids)
     if source_format in (None, "vcr") and _CASSETTE_HEADER.match(data):
-        from dragoman.testing.cassettes.vcrpy import to_vcr  # few conversations are cassettes
+        # Few conversations are cassettes.
+        from dragoman.testing.cassettes.file import read_recording
+        from dragoman.testing.cassettes.vcrpy import to_vcr
 
-        conversations = from_cassette(to_vcr(load_recording(path).exchanges, _origin))
+        conversations = from_cassette(to_vcr(read_recording(path).exchanges, _origin))
     else:
         conversations = read_conversations(path, source_format, model).conversations
     chosen = _choose(conversations, only, path)

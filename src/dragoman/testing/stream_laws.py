@@ -386,14 +386,9 @@ def mutated_replies(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
             yield Trial(str(plan), (), "message_complete")
 
 
-LAWS: dict[str, Callable[[StreamSubject, Effort], Iterator[Trial]]] = {
-    "clean cuts": clean_cuts,
-    "resets": resets,
-    "chunkings": chunkings,
-    "foldings": foldings,
-    "twins": twins,
-    "edits": edits,
-    "error events": error_events,
-    "mutations": mutations,
-    "mutated replies": mutated_replies,
-}
+StreamLaw = Callable[[StreamSubject, Effort], Iterator[Trial]]
+
+_LAWS: tuple[StreamLaw, ...] = (
+    clean_cuts, resets, chunkings, foldings, twins, edits, error_events, mutations, mutated_replies,
+)  # fmt: skip
+LAWS = {law.__name__.replace("_", " "): law for law in _LAWS}
