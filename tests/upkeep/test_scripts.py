@@ -42,12 +42,12 @@ def test_a_script_can_be_started(
     monkeypatch.setattr(sys, "argv", [path.name, "--help"])
     for variable in ("BASE", "MODEL"):  # read by programs that a test starts
         monkeypatch.setenv(variable, "")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(path.parent)])  # of the files beside it
     try:
         with block_network():
             if name.startswith("tests/"):
                 runpy.run_module(name.removesuffix(".py").replace("/", "."), run_name=run_name)
             else:
-                monkeypatch.syspath_prepend(str(path.parent))
                 runpy.run_path(str(path), run_name=run_name)
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] in OURS:

@@ -24,8 +24,8 @@ from dragoman.cli.io.options import (
     SchemaFile,
     SystemPrompt,
     ToolNames,
-    complete_model,
     continued_name,
+    model_argument,
     read_options,
 )
 from dragoman.cli.io.terminal import (
@@ -49,14 +49,7 @@ _UNFINISHED = {
 
 
 def ask(
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            help="provider:model, e.g. local:smollm2-135m. It may be left out with -c, or if dragoman.toml sets"
-            " default_model.",
-            autocompletion=complete_model,
-        ),
-    ] = None,
+    model: Annotated[str | None, model_argument("-c")] = None,
     prompt: Annotated[
         str | None, typer.Argument(help="The question. Text from standard input goes in front of it.")
     ] = None,
@@ -145,10 +138,11 @@ def _stream(
                 match event:
                     case TextDelta():
                         writer.write(event.text)
-                    case MessageComplete() | ToolUseStart() | ToolUseEnd() | ToolAnswered():
+                    case MessageComplete() if printer is None:
                         writer.end()
-                        if printer is not None:
-                            printer.show(event)
+                    case MessageComplete() | ToolUseStart() | ToolUseEnd() | ToolAnswered() if printer is not None:
+                        writer.end()
+                        printer.show(event)
         finally:
             writer.end()  # an error begins on a line of its own, and a terminal gets its cursor back
     return events.reply

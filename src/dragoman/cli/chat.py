@@ -31,8 +31,8 @@ from dragoman.cli.io.options import (
     SchemaFile,
     SystemPrompt,
     ToolNames,
-    complete_model,
     continued_name,
+    model_argument,
     read_options,
 )
 from dragoman.cli.io.terminal import EventPrinter, load_local, markdown_writer, show_losses, show_preview, usage_line
@@ -69,14 +69,7 @@ _PROMPT_COLOUR = "\001\033[1;34m\002{}\001\033[0m\002"
 
 
 def chat(
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            help="provider:model, e.g. local:smollm2-135m. It may be left out with -c or --load, or if dragoman.toml"
-            " sets default_model.",
-            autocompletion=complete_model,
-        ),
-    ] = None,
+    model: Annotated[str | None, model_argument("-c or --load")] = None,
     model_option: ModelOption = None,
     system: SystemPrompt = None,
     option: Options = None,
