@@ -67,7 +67,7 @@ SHELL = [
 ]
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+@pytest.mark.skipif(sys.platform == "win32" or shutil.which("bash") is None, reason="there is no bash")
 @pytest.mark.parametrize("path", SHELL, ids=lambda path: path.name)
 def test_a_shell_script_can_be_read_and_names_scripts_that_exist(path: Path) -> None:
     subprocess.run(["bash", "-n", path], check=True)

@@ -219,6 +219,9 @@ class _Chat:
         if run is None:
             out.print(f"[yellow]unknown command /{show_line(name)}; /help lists the commands[/]")
             return True
+        if name in ("attach", "save") and not argument:
+            out.print(f"[yellow]/{name} needs a file name[/]")
+            return True
         try:
             run()
         except KeyboardInterrupt:
@@ -228,9 +231,6 @@ class _Chat:
         return True
 
     def _attach(self, name: str) -> None:
-        if not name:
-            self._out.print("[yellow]/attach needs a file name[/]")
-            return
         self._attached.append(attach(name))
         self._out.print(show_line(f"{name.rpartition('/')[2] or name} goes with the next message"))
 
@@ -259,9 +259,6 @@ class _Chat:
         self._out.print(f"[dim]{show_line(usage_line(summary))}[/]")
 
     def _save(self, name: str) -> None:
-        if not name:
-            self._out.print("[yellow]/save needs a file name[/]")
-            return
         path = Path(name).expanduser()
         path.write_bytes(self._session.dump())
         self._out.print(f"saved to {show_line(str(path))}")

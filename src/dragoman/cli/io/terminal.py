@@ -255,17 +255,13 @@ def usage_line(reply: Message) -> str:
 
 def cost_text(usage: Usage) -> str:
     """Return the cost as text; an unknown one is marked as unknown, never shown as 0."""
-    match usage.cost_status:
-        case CostStatus.FREE:
-            return "free"
-        case _ if usage.cost_usd is None:
-            return "price unknown"
-        case CostStatus.PARTIAL:
-            return f"at least ${usage.cost_usd:.6f} (no price for {', '.join(usage.unpriced)})"
-        case CostStatus.PRICED:
-            return f"${usage.cost_usd:.6f}"
-        case _:
-            return "price unknown"
+    if usage.cost_status is CostStatus.FREE:
+        return "free"
+    if usage.cost_usd is None or usage.cost_status not in (CostStatus.PRICED, CostStatus.PARTIAL):
+        return "price unknown"
+    if usage.cost_status is CostStatus.PARTIAL:
+        return f"at least ${usage.cost_usd:.6f} (no price for {', '.join(usage.unpriced)})"
+    return f"${usage.cost_usd:.6f}"
 
 
 def show_preview(out: Console, preview: Preview) -> None:
