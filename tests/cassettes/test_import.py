@@ -97,6 +97,10 @@ def test_rare_forms_are_read(tmp_path: Path) -> None:
         (exchange,) = import_recording(path).exchanges
         assert (exchange.request.method, exchange.request.path, exchange.request.body) == ("POST", "/x", b"{}")
         assert (exchange.response.status, exchange.response.body) == (200, reply.encode())
+    unparsed = {"status": {"code": 200}, "headers": {}, "parsed_body": None, "body": {"string": reply}}
+    path = tmp_path / "unparsed.yaml"
+    path.write_text(json.dumps({"interactions": [{"request": request, "response": unparsed}]}), encoding="utf-8")
+    assert import_recording(path).exchanges[0].response.body == reply.encode()
     path = tmp_path / "buffer.yaml"
     path.write_text(
         "interactions:\n- request:\n    method: !!python/unicode POST\n    uri: http://h/x\n    headers: {}\n"

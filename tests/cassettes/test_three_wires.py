@@ -1,6 +1,8 @@
 """One session swapped across three wires, with a tool call before and after each swap, from one cassette."""
 
 import json
+import runpy
+from pathlib import Path
 
 import httpx
 import pytest
@@ -10,6 +12,10 @@ from dragoman.cli import demo
 from dragoman.cli.demo import replay_settings
 from dragoman.session import Session
 from dragoman.testing import Cassette, CassetteMissError, CassetteTransport
+from dragoman.testing.cassettes.exchange import RecordedRequest
+from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest, recorded_reply
+
+RECORDER = Path(__file__).parents[2] / "cassettes" / "record.py"
 
 
 def cassette() -> Cassette:
@@ -40,6 +46,22 @@ def test_the_session_keeps_its_calls_and_results_over_two_swaps() -> None:
     assert "42" in session.messages[7].text
     assert "Monday" in session.messages[11].text
     assert tape.unplayed == 0
+
+
+def test_the_recorder_writes_what_its_server_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its server answers from the recording, over a socket: the new file has the same requests and replies."""
+    tape = cassette()
+
+    def answer(request: ReceivedRequest) -> HttpReply:
+        return recorded_reply(tape.play(RecordedRequest(request.method, request.path, request.body)))
+
+    monkeypatch.setattr(demo, "CASSETTE", tmp_path / "new" / "three_wires.yaml")
+    with FaultyServer(answer) as server:
+        runpy.run_path(str(RECORDER))["main"](server.url)
+    written = Cassette.load(demo.CASSETTE).exchanges
+    assert tape.unplayed == 0
+    assert [each.response.body for each in written] == [each.response.body for each in tape.exchanges]
+    play(Cassette.load(demo.CASSETTE))
 
 
 def test_foreign_ids_are_legal_on_each_wire_and_own_ids_come_back() -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from dragoman.canonical.blocks import ContentBlock
 from dragoman.canonical.events import MessageComplete, TextDelta, ToolUseEnd, ToolUseStart
-from dragoman.canonical.message import Message, StopReason
+from dragoman.canonical.message import StopReason
 from dragoman.cli.io.console import console, show_line
 from dragoman.cli.io.conversations import describe, describe_unfinished, open_conversation
 from dragoman.cli.io.inputs import read_prompt
@@ -24,8 +24,8 @@ from dragoman.cli.io.options import (
     SchemaFile,
     SystemPrompt,
     ToolNames,
-    complete_model,
     continued_name,
+    model_argument,
     read_options,
 )
 from dragoman.cli.io.terminal import (
@@ -49,14 +49,7 @@ _UNFINISHED = {
 
 
 def ask(
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            help="provider:model, e.g. local:smollm2-135m. It may be left out with -c, or if dragoman.toml sets"
-            " default_model.",
-            autocompletion=complete_model,
-        ),
-    ] = None,
+    model: Annotated[str | None, model_argument("-c")] = None,
     prompt: Annotated[
         str | None, typer.Argument(help="The question. Text from standard input goes in front of it.")
     ] = None,
@@ -131,7 +124,7 @@ def ask(
     if reply.stop_reason in _UNFINISHED:
         notes.print(f"[yellow]{_UNFINISHED[reply.stop_reason]}[/]")
     if not quiet and not is_streamed:
-        _show_usage(notes, reply.message)
+        notes.print(f"[dim]{show_line(usage_line(reply.message))}[/]")
 
 
 def _stream(
@@ -145,11 +138,9 @@ def _stream(
                 match event:
                     case TextDelta():
                         writer.write(event.text)
-                    case MessageComplete():
+                    case MessageComplete() if printer is None:
                         writer.end()
-                        if notes is not None:
-                            _show_usage(notes, event.message)
-                    case ToolUseStart() | ToolUseEnd() | ToolAnswered() if printer is not None:
+                    case MessageComplete() | ToolUseStart() | ToolUseEnd() | ToolAnswered() if printer is not None:
                         writer.end()
                         printer.show(event)
         finally:
@@ -174,7 +165,3 @@ def _to_json(session: Session, reply: Reply[str]) -> dict[str, Any]:
             {"kind": loss.kind.value, "severity": loss.severity.value, "reason": loss.reason} for loss in reply.losses
         ],
     }
-
-
-def _show_usage(notes: Console, reply: Message) -> None:
-    notes.print(f"[dim]{show_line(usage_line(reply))}[/]")

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.cli.io.console import console, counted, show_line
+from dragoman.cli.io.console import console, counted, print_table, show_line
 from dragoman.cli.io.conversations import base_url_setting, command_client
 from dragoman.cli.io.options import OutputRetries, SchemaFile, read_options
 
@@ -171,12 +170,7 @@ def progress_line(progress: "Progress") -> str:
 def _print_report(report: "BulkReport", output_path: Path) -> None:
     out = console(min_width=_WIDTH)
     titles, *rows = report.table_rows()
-    table = Table(titles[0], box=None, pad_edge=False)
-    for title in titles[1:]:
-        table.add_column(title, justify="right")
-    for row in rows:
-        table.add_row(*map(show_line, row))
-    out.print(table)
+    print_table(out, titles, rows, figures=titles[1:])
     lost = report.lost
     if count := lost.killed + lost.network + lost.failed:
         cost = "at an unknown cost" if lost.usd is None else f"about ${lost.usd:.6f}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.cli.io.console import console, show_line
+from dragoman.cli.io.console import console, print_table
 from dragoman.cli.io.inputs import check_regular
 from dragoman.private_files import create_private_folder, open_private
 
@@ -22,29 +22,24 @@ Paths = Annotated[list[Path], typer.Argument(help="Cassette files, or folders of
 @app.command("list")
 def list_(paths: Paths) -> None:
     """One line per file: the number of exchanges, the providers, the date."""
-    from rich.table import Table
+    from dragoman.testing.cassettes.file import read_recording
 
-    table = Table("file", "exchanges", "server", "recorded", "requests", box=None, pad_edge=False)
-    for path in _iter_cassettes(paths):
-        recording = load_recording(path)
-        operations = dict.fromkeys(_operations(recording))
-        table.add_row(
-            show_line(str(path)),
-            str(len(recording.exchanges)),
-            show_line(recording.server),
-            str(recording.recorded or ""),
-            show_line(", ".join(operations)),
-        )
-    console(min_width=120).print(table)
+    rows = []
+    for path, _ in _iter_files(paths):
+        recording = read_recording(path)
+        operations = ", ".join(dict.fromkeys(_operations(recording)))
+        exchanges, recorded = str(len(recording.exchanges)), str(recording.recorded or "")
+        rows.append((str(path), exchanges, recording.server, recorded, operations))
+    print_table(console(min_width=120), ("file", "exchanges", "server", "recorded", "requests"), rows)
 
 
 @app.command()
 def show(path: Annotated[Path, typer.Argument(help="A cassette file.")]) -> None:
     """Shows the requests and replies of a cassette as text."""
-    from dragoman.testing.cassettes.file import describe_reply
+    from dragoman.testing.cassettes.file import describe_reply, read_recording
 
     check_regular(path)
-    out, recording = console(), load_recording(path)
+    out, recording = console(), read_recording(path)
     for number, (exchange, operation) in enumerate(zip(recording.exchanges, _operations(recording), strict=True), 1):
         out.print(f"{number}. {operation} -> {exchange.response.status}", style="bold", markup=False)
         out.print(describe_reply(exchange) or f"({len(exchange.response.body)} bytes)", markup=False)
@@ -61,7 +56,7 @@ def check(
     from dragoman.testing.cassettes.vcrpy import today
 
     out, failed, count = console(), False, 0
-    for path in _iter_cassettes(paths):
+    for path, _ in _iter_files(paths):
         count += 1
         for remark in remarks(path, today(), days):
             failed = failed or remark.is_serious or strict
@@ -73,13 +68,13 @@ def check(
 @app.command()
 def scrub(paths: Paths) -> None:
     """Masks, in place, what looks like a secret. A clean file is not touched."""
-    from dragoman.testing.cassettes.file import dumps, scrub_recording
+    from dragoman.testing.cassettes.file import dumps, read_recording, scrub_recording
     from dragoman.testing.cassettes.leaks import find_leaks
     from dragoman.testing.cassettes.secrets import Scanner
 
     scanner = Scanner()
-    for path in _iter_cassettes(paths):
-        recording = load_recording(path)
+    for path, _ in _iter_files(paths):
+        recording = read_recording(path)
         if found := find_leaks(recording.exchanges, scanner):
             path.write_text(dumps(scrub_recording(recording)), encoding="utf-8")
             console().print(f"{path}: {len(found)} masked", markup=False)
@@ -106,14 +101,9 @@ def import_(
         out.print(f"{target}: {len(recording.exchanges)} exchanges", markup=False)
 
 
-def _iter_cassettes(paths: list[Path]) -> Iterator[Path]:
-    """The named files, and those in the named folders. Raises ConfigurationError if there are none."""
-    for path, _ in _iter_files(paths, (".yaml",)):
-        yield path
-
-
-def _iter_files(paths: list[Path], suffixes: tuple[str, ...]) -> Iterator[tuple[Path, Path]]:
-    """Each file, with its path relative to the named folder."""
+def _iter_files(paths: list[Path], suffixes: tuple[str, ...] = (".yaml",)) -> Iterator[tuple[Path, Path]]:
+    """The named files, and those in the named folders, each with its path relative to the folder. Raises
+    ConfigurationError if one does not exist."""
     for path in paths:
         if not path.exists():
             raise ConfigurationError(f"{path} does not exist")
@@ -124,16 +114,6 @@ def _iter_files(paths: list[Path], suffixes: tuple[str, ...]) -> Iterator[tuple[
         for file in sorted(path.rglob("*")):
             if file.name.endswith(suffixes) and file.is_file():
                 yield file, file.relative_to(path)
-
-
-def load_recording(path: Path) -> "Recording":
-    """Return the recording of a file. Raises ConfigurationError, with the path, if it is not a cassette."""
-    from dragoman.testing.cassettes.file import loads
-
-    try:
-        return loads(path.read_text(encoding="utf-8"))
-    except (ConfigurationError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: {error}") from None
 
 
 def _operations(recording: "Recording") -> Iterator[str]:

@@ -17,7 +17,6 @@ from rich.console import Console
 
 from dragoman.adapter.errors import DragomanError, RequestError
 from dragoman.canonical.blocks import ContentBlock, TextBlock
-from dragoman.canonical.events import MessageComplete
 from dragoman.canonical.usage import describe_tokens
 from dragoman.cli.io.console import console, show_line, show_lines
 from dragoman.cli.io.conversations import describe, describe_unfinished, open_conversation
@@ -32,8 +31,8 @@ from dragoman.cli.io.options import (
     SchemaFile,
     SystemPrompt,
     ToolNames,
-    complete_model,
     continued_name,
+    model_argument,
     read_options,
 )
 from dragoman.cli.io.terminal import EventPrinter, load_local, markdown_writer, show_losses, show_preview, usage_line
@@ -70,14 +69,7 @@ _PROMPT_COLOUR = "\001\033[1;34m\002{}\001\033[0m\002"
 
 
 def chat(
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            help="provider:model, e.g. local:smollm2-135m. It may be left out with -c or --load, or if dragoman.toml"
-            " sets default_model.",
-            autocompletion=complete_model,
-        ),
-    ] = None,
+    model: Annotated[str | None, model_argument("-c or --load")] = None,
     model_option: ModelOption = None,
     system: SystemPrompt = None,
     option: Options = None,
@@ -190,9 +182,6 @@ class _Chat:
             with start() as events:
                 for event in events:
                     printer.show(event)
-                    if isinstance(event, MessageComplete):
-                        printer.end()
-                        out.print(f"[dim]{show_line(usage_line(event.message))}[/]")
             show_losses(out, events.reply.losses)
             done = True
         except KeyboardInterrupt:
@@ -230,6 +219,9 @@ class _Chat:
         if run is None:
             out.print(f"[yellow]unknown command /{show_line(name)}; /help lists the commands[/]")
             return True
+        if name in ("attach", "save") and not argument:
+            out.print(f"[yellow]/{name} needs a file name[/]")
+            return True
         try:
             run()
         except KeyboardInterrupt:
@@ -239,9 +231,6 @@ class _Chat:
         return True
 
     def _attach(self, name: str) -> None:
-        if not name:
-            self._out.print("[yellow]/attach needs a file name[/]")
-            return
         self._attached.append(attach(name))
         self._out.print(show_line(f"{name.rpartition('/')[2] or name} goes with the next message"))
 
@@ -270,9 +259,6 @@ class _Chat:
         self._out.print(f"[dim]{show_line(usage_line(summary))}[/]")
 
     def _save(self, name: str) -> None:
-        if not name:
-            self._out.print("[yellow]/save needs a file name[/]")
-            return
         path = Path(name).expanduser()
         path.write_bytes(self._session.dump())
         self._out.print(f"saved to {show_line(str(path))}")

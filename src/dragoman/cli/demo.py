@@ -11,16 +11,14 @@ from typing import Any
 
 import httpx
 from rich.console import Console
-from rich.table import Table
 
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import MissingExtraError
 from dragoman.bundled import bundled_path
-from dragoman.canonical.events import MessageComplete
 from dragoman.canonical.ids import format_ulid
-from dragoman.cli.io.console import console, show_line
+from dragoman.cli.io.console import console, print_table, show_line
 from dragoman.cli.io.conversations import command_client
-from dragoman.cli.io.terminal import EventPrinter, load_local, show_preview, usage_line
+from dragoman.cli.io.terminal import EventPrinter, load_local, show_preview
 from dragoman.pricing import price_table
 from dragoman.session import Session, Tool, tool
 from dragoman.testing.cassettes.replay import Cassette, CassetteTransport
@@ -167,12 +165,9 @@ def _swap(out: Console, session: Session, model: str) -> None:
 def _part(out: Console, session: Session, where: str, prompt: str) -> None:
     out.rule(f"[bold]{show_line(str(session.model))}[/] · {where}", align="left", style="dim")
     out.print(f"[bold blue]you[/] {show_line(prompt)}")
-    printer = EventPrinter(out)
+    printer = EventPrinter(out, indent="  ")
     for event in session.stream(prompt, max_output_tokens=128):
         printer.show(event)
-        if isinstance(event, MessageComplete):
-            printer.end()
-            out.print(f"  [dim]{show_line(usage_line(event.message))}[/]")
     out.print()
 
 
@@ -184,7 +179,4 @@ def _summary(out: Console, session: Session) -> None:
         f" They cost {show_line(str(session.cost))}, because both models ran on local machines."
         f" Elsewhere, at today's prices:"
     )
-    table = Table("model", "cost there", box=None, pad_edge=False)
-    for model in COMPARED_MODELS:
-        table.add_row(model, show_line(str(session.cost_on(model))))
-    out.print(table)
+    print_table(out, ("model", "cost there"), [(model, str(session.cost_on(model))) for model in COMPARED_MODELS])

@@ -7,11 +7,10 @@ from getpass import GetPassWarning, getpass
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.registry import adapter_class, providers
-from dragoman.cli.io.console import console, show_line
+from dragoman.cli.io.console import console, print_table, show_line
 from dragoman.cli.io.inputs import read_line
 from dragoman.credentials.contract import ApiKey
 from dragoman.credentials.stored_keys import StoredKeys
@@ -49,15 +48,15 @@ def set_(provider: Provider) -> None:
 def list_() -> None:
     """Lists the providers with a key, and where it is. A key in the environment goes first."""
     places = StoredKeys().places()
-    table = Table("provider", "key", box=None, pad_edge=False)
+    rows = []
     for provider in sorted({*places, *providers()}):
         variable = _set_variable(provider)
         if provider in places or variable:
             stored = places.get(provider)
             place = f"environment, {variable}" + (f"; not used: {stored}" if stored else "") if variable else stored
-            table.add_row(show_line(provider), show_line(str(place)))
-    if table.row_count:
-        console(min_width=_WIDTH).print(table)
+            rows.append((provider, str(place)))
+    if rows:
+        print_table(console(min_width=_WIDTH), ("provider", "key"), rows)
     else:
         console().print("no key is stored: dragoman keys set PROVIDER")
 
@@ -71,19 +70,16 @@ def remove(provider: Provider) -> None:
 
 
 def _read_key(provider: str) -> ApiKey:
-    if sys.stdin is None or not sys.stdin.isatty():
-        try:
+    try:
+        if sys.stdin is None or not sys.stdin.isatty():
             return ApiKey(read_line())
-        except EOFError:
-            return ApiKey("")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", GetPassWarning)
-        try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", GetPassWarning)
             return ApiKey(getpass(f"API key for {provider}: "))
-        except GetPassWarning:
-            raise ConfigurationError("this terminal shows what you type: pass the key through a pipe") from None
-        except EOFError:
-            return ApiKey("")
+    except GetPassWarning:
+        raise ConfigurationError("this terminal shows what you type: pass the key through a pipe") from None
+    except EOFError:
+        return ApiKey("")
 
 
 def _set_variable(provider: str) -> str | None:

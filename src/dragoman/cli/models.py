@@ -5,22 +5,21 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, Support
 from dragoman.adapter.names import full_name
 from dragoman.adapter.registry import adapter_class, get_adapter, providers
-from dragoman.cli.io.console import console, show_line
+from dragoman.cli.io.console import console, print_table, show_line
 from dragoman.pricing import price_table
 
-_COLUMNS = (
-    ("tools", "supports_tools"),
-    ("images", "supports_images"),
-    ("documents", "supports_documents"),
-    ("thinking", "supports_thinking"),
-    ("schema", "supports_structured_output"),
-    ("cache", "supports_prompt_caching"),
-)
+_COLUMNS = {
+    "tools": "supports_tools",
+    "images": "supports_images",
+    "documents": "supports_documents",
+    "thinking": "supports_thinking",
+    "schema": "supports_structured_output",
+    "cache": "supports_prompt_caching",
+}
 _WIDTH = 118
 _MAX_NEAR = 3
 _LABELS = {Support.NATIVE: "yes", Support.EMULATED: "emulated", Support.ABSENT: "-"}
@@ -35,28 +34,25 @@ def models(
     if name is not None and ":" in (name := full_name(name)):
         _show_model(name)
         return
-    table = Table("model", "context", "output", *(title for title, _ in _COLUMNS), box=None, pad_edge=False)
+    rows = []
     for provider in [name] if name else providers():
         for model_name in adapter_class(provider).listed_models:
             capabilities = get_adapter(f"{provider}:{model_name}").capabilities
-            table.add_row(
-                show_line(f"{provider}:{model_name}"),
-                f"{capabilities.max_context_tokens:,}",
-                f"{capabilities.max_output_tokens:,}",
-                *(_LABELS[getattr(capabilities, field)] for _, field in _COLUMNS),
-            )
-    console(min_width=_WIDTH).print(table)
+            limits = (f"{capabilities.max_context_tokens:,}", f"{capabilities.max_output_tokens:,}")
+            support = (_LABELS[getattr(capabilities, field)] for field in _COLUMNS.values())
+            rows.append((f"{provider}:{model_name}", *limits, *support))
+    print_table(console(min_width=_WIDTH), ("model", "context", "output", *_COLUMNS), rows)
 
 
 def _show_model(model: str) -> None:
     capabilities = get_adapter(model).capabilities
-    table = Table("capability", "value", "evidence", box=None, pad_edge=False)
+    rows = []
     for field in AdapterCapabilities.model_fields:
         if field in ("evidence", "wire"):
             continue
         value = getattr(capabilities, field)
         text = _LABELS[value] if isinstance(value, Support) else str(value)
-        table.add_row(field, show_line(text), show_line(capabilities.evidence.get(field, "")))
+        rows.append((field, text, capabilities.evidence.get(field, "")))
     console().print(f"[bold]{show_line(model)}[/]")
     provider, _, name = model.partition(":")
     listed = adapter_class(provider).listed_models
@@ -68,7 +64,7 @@ def _show_model(model: str) -> None:
             f" Dragoman assumes for an unknown model of {provider}.{hint}"
         )
         console().print(f"[yellow]{show_line(remark)}[/]")
-    console(min_width=_WIDTH).print(table)
+    print_table(console(min_width=_WIDTH), ("capability", "value", "evidence"), rows)
 
 
 class Action(StrEnum):

@@ -9,11 +9,10 @@ from urllib.parse import urlsplit
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.names import full_name
-from dragoman.cli.io.console import console, show_line
+from dragoman.cli.io.console import console, print_table, show_line
 from dragoman.cli.io.inputs import check_regular
 from dragoman.pricing import (
     PriceTable,
@@ -95,15 +94,18 @@ def _show_price(table: PriceTable, model: str, moment: datetime) -> None:
             f"no price is known for {model!r} on {moment:%Y-%m-%d}" + (f": {reason}" if reason else "")
         )
     out.print(f"[bold]{show_line(model)}[/] as {show_line(f'{row.provider}:{row.model}')}, {moment:%Y-%m-%d}")
-    rate_table = Table("$ per million tokens", *row.rates, box=None, pad_edge=False)
+    prices_of = []
     for each in (row, *table.variants(model, moment)):
         name = "standard" if each.variant is None else " ".join(each.variant)
         cells = []
         for rate in (each.rates.get(rate_name) for rate_name in row.rates):
             tiers = "" if rate is None else "".join(f"; {amount} over {tokens:,}" for tokens, amount in rate.over)
             cells.append("" if rate is None else f"{rate.amount}{tiers}")
-        rate_table.add_row(show_line(name), *cells)
-    out.print("free" if row.free else rate_table)
+        prices_of.append((name, *cells))
+    if row.free:
+        out.print("free")
+    else:
+        print_table(out, ("$ per million tokens", *row.rates), prices_of)
     if row.tools:
         tools = ", ".join(f"{name} ${amount}" for name, amount in row.tools.items())
         out.print(f"per 1,000 calls: {show_line(tools)}")

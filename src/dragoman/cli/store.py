@@ -8,10 +8,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.cli.io.console import console, show_line
+from dragoman.cli.io.console import console, print_table, show_line
 from dragoman.cli.io.conversations import ConversationLog, own_store, store_url
 
 app = typer.Typer(
@@ -176,9 +175,8 @@ def history(
     if not found:
         out.print("no kept conversation contains that text" if words else "no conversation is kept")
         return
-    table = Table("", "last used", "model", "title", box=None, pad_edge=False)
-    table.columns[0].justify = "right"
+    rows = []
     for number, record in found:
         used = record.updated_at.astimezone().strftime("%Y-%m-%d %H:%M")
-        table.add_row(str(number), used, show_line(record.model or "-"), show_line(record.title or record.id))
-    out.print(table)
+        rows.append((str(number), used, record.model or "-", record.title or record.id))
+    print_table(out, ("", "last used", "model", "title"), rows, figures=("",))

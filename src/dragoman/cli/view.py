@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,7 +14,6 @@ from dragoman.adapter.registry import adapter_class
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.ids import new_tool_use_id
 from dragoman.canonical.message import Message
-from dragoman.cli.cassette import load_recording
 from dragoman.cli.convert import read_conversations
 from dragoman.cli.io.console import console, counted, show_line
 from dragoman.cli.io.conversations import store_url
@@ -22,9 +21,6 @@ from dragoman.formats import Conversation, detect, from_cassette
 from dragoman.formats.document import read_document
 from dragoman.session import snapshot
 from dragoman.sqlite_files import is_sqlite_file, table_names
-
-if TYPE_CHECKING:
-    from dragoman.testing.cassettes.file import Recording
 
 _CASSETTE_HEADER = re.compile(rb"\A(---\s*)?format: \d+\s")
 _TABLES = {"sessions", "messages", "attempts"}
@@ -123,7 +119,11 @@ def _from_file(path: Path, source_format: str | None, only: str | None, model: s
         session = snapshot.read(data, new_tool_use_id)
         return LoadedConversation(path.stem, session.messages, session.model, session.attempts, session.tool_ids)
     if source_format in (None, "vcr") and _CASSETTE_HEADER.match(data):
-        conversations = from_cassette(_as_vcr(load_recording(path)))
+        # Few conversations are cassettes.
+        from dragoman.testing.cassettes.file import read_recording
+        from dragoman.testing.cassettes.vcrpy import to_vcr
+
+        conversations = from_cassette(to_vcr(read_recording(path).exchanges, _origin))
     else:
         conversations = read_conversations(path, source_format, model).conversations
     chosen = _choose(conversations, only, path)
@@ -165,19 +165,6 @@ def _from_store(url: str | None, session_id: str | None) -> LoadedConversation:
 def _join_names(names: Sequence[str]) -> str:
     more = " and others" if len(names) > _MAX_NAMED else ""
     return ", ".join(f"{name:.80}" for name in names[:_MAX_NAMED]) + more
-
-
-def _as_vcr(recording: "Recording") -> dict[str, Any]:
-    """Our cassette in vcrpy's format, whose reader finds the conversations in it."""
-    from dragoman.testing.cassettes.vcrpy import to_vcr_response
-
-    interactions = []
-    for each in recording.exchanges:
-        sent = each.request
-        uri = f"{_origin(sent.provider)}{sent.path}"
-        request = {"method": sent.method, "uri": uri, "headers": dict(sent.headers), "body": sent.body}
-        interactions.append({"request": request, "response": to_vcr_response(each.response)})
-    return {"interactions": interactions}
 
 
 def _origin(provider: str | None) -> str:

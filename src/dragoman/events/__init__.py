@@ -4,7 +4,7 @@ A stream yields `TextDelta`, `MessageComplete` and the other members of `StreamE
 objects, with a payload such as `TurnStarted`.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dragoman.adapter.errors import EventError, EventOverflowError
 from dragoman.canonical.events import (
@@ -50,6 +50,7 @@ from dragoman.events.catalogue import (
 from dragoman.events.event import Actor, Event, Payload, Sensitivity, UnknownPayload, read_event
 from dragoman.events.json_lines import JsonLines, read_json_lines
 from dragoman.events.subscription import Subscription
+from dragoman.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from dragoman.events.telemetry import Telemetry
@@ -105,17 +106,5 @@ __all__ = [
     "read_json_lines",
 ]
 
-
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
-
-    def __getattr__(name: str) -> Any:
-        """Import OpenTelemetry only when it is used."""
-        if name == "Telemetry":
-            from dragoman.events.telemetry import Telemetry
-
-            return Telemetry
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = lazy_names(globals(), {"events.telemetry": ("Telemetry",)})  # it imports OpenTelemetry

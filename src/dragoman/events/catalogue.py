@@ -442,24 +442,7 @@ class TurnCancelled(Payload):
 
 CATALOGUE: dict[str, type[Payload]] = {
     payload.type: payload
-    for payload in (
-        LlmCallStarted,
-        LlmCallCompleted,
-        LlmCallFailed,
-        LlmReplyDrifted,
-        ToolCalled,
-        ToolCompleted,
-        ToolFailed,
-        ToolInputInvalid,
-        RouteDecided,
-        ModelSwapped,
-        ModelSwapRefused,
-        PolicyDenied,
-        PolicyDeclassified,
-        PolicyHeadersWritten,
-        TurnStarted,
-        TurnCompleted,
-        TurnCancelled,
-    )
+    for payload in tuple(globals().values())
+    if isinstance(payload, type) and issubclass(payload, Payload) and payload is not Payload
 }
 """Every event of the library by its type. A program may add its own: see `EventBus`."""

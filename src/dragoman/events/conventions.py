@@ -43,17 +43,6 @@ _FINISH_REASONS = {
 }
 
 
-def provider_name(provider: str) -> str:
-    """Return the convention's name of a provider, or ours if it has none."""
-    adapter = _adapter_class(provider)
-    return adapter.telemetry_name if adapter is not None else provider
-
-
-def operation_name(provider: str) -> str:
-    adapter = _adapter_class(provider)
-    return adapter.telemetry_operation if adapter is not None else _CHAT
-
-
 def is_in_process(provider: str) -> bool:
     adapter = _adapter_class(provider)
     return adapter is not None and adapter.transport == "local"
@@ -77,9 +66,10 @@ def finish_reason(reason: StopReason) -> str:
 
 
 def request_attributes(provider: str, model: str) -> dict[str, Any]:
+    adapter = _adapter_class(provider)
     return {
-        OPERATION: operation_name(provider),
-        PROVIDER: provider_name(provider),
+        OPERATION: adapter.telemetry_operation if adapter is not None else _CHAT,
+        PROVIDER: adapter.telemetry_name if adapter is not None else provider,  # ours if the convention has none
         REQUEST_MODEL: model_name(model),
     }
 

@@ -5,6 +5,7 @@ Source: docs/reference/routing-and-events.md#event-envelope.
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -151,11 +152,15 @@ def read_event(line: str | bytes, types: Mapping[str, type[Payload]]) -> Event:
         kind, fields = data["type"], data["payload"]
         if not (isinstance(kind, str) and isinstance(fields, dict)):
             raise TypeError
+        payload: Payload | UnknownPayload = UnknownPayload(kind, fields)
+        if kind in types:
+            with suppress(ValidationError):
+                payload = types[kind].model_validate(fields, extra="allow", context=READING)
         return Event(
             id=str(data["id"]),
             timestamp=datetime.fromisoformat(data["timestamp"]),
             session_id=str(data["session_id"]),
-            payload=_payload(kind, fields, types),
+            payload=payload,
             actor=_read_word(Actor, data["actor"]),
             sensitivity=_read_word(Sensitivity, data["sensitivity"]),
             turn_id=data.get("turn_id"),
@@ -169,13 +174,3 @@ def _read_word(kind: type[OpenT], value: Any) -> OpenT:
     if not isinstance(value, str) or not value:
         raise TypeError
     return read_word(kind, value)
-
-
-def _payload(kind: str, fields: dict[str, Any], types: Mapping[str, type[Payload]]) -> Payload | UnknownPayload:
-    known = types.get(kind)
-    if known is None:
-        return UnknownPayload(kind, fields)
-    try:
-        return known.model_validate(fields, extra="allow", context=READING)
-    except ValidationError:
-        return UnknownPayload(kind, fields)

@@ -37,7 +37,12 @@ class Aliases:
                 raise ConfigurationError(
                     f"{name!r:.80} is not a valid alias: use letters, digits, '-', '_' and '.', starting with a letter"
                 )
-            self.custom[name.lower()] = _model_id(name, model)
+            try:
+                self.custom[name.lower()] = str(ModelId.parse(model))
+            except (ValueError, AttributeError):
+                raise ConfigurationError(
+                    f"the alias {name!r} stands for {model!r:.80}, which is not a model id"
+                ) from None
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self.custom or name.lower() in bundled_aliases()
@@ -48,13 +53,6 @@ class Aliases:
         Raises UnknownProviderError, with the nearest names, for anything else.
         """
         return str(parse_model(name, self.custom))
-
-
-def _model_id(name: str, model: str) -> str:
-    try:
-        return str(ModelId.parse(model))
-    except (ValueError, AttributeError):
-        raise ConfigurationError(f"the alias {name!r} stands for {model!r:.80}, which is not a model id") from None
 
 
 class Mention(NamedTuple):

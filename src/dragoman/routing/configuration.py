@@ -67,7 +67,8 @@ class ReplyTests:
 class RouterConfiguration(FrozenModel):
     """The fields of a configuration file."""
 
-    rule: tuple[Rule, ...] = ()
+    rules: tuple[Rule, ...] = Field(default=(), alias="rule")
+    """In the file, each is a table ``[[rule]]``."""
     aliases: dict[Text, Text] = Field(default_factory=dict)
     workspace_default: Text | None = None
     global_default: Text | None = None
@@ -85,23 +86,10 @@ def read_toml(text: str) -> dict[str, Any]:
 
 
 def read_mapping(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a Router, from `dump_configuration` or a file. Raises ConfigurationError."""
+    """Return the arguments of a Router, from `Router.configuration` or a file. Raises ConfigurationError."""
     try:
         configuration = RouterConfiguration.model_validate(dict(data))
     except ValidationError as error:
         faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
         raise ConfigurationError("the routing configuration is not valid:\n  " + "\n  ".join(faults)) from None
-    return {
-        "rules": configuration.rule,
-        "aliases": configuration.aliases,
-        "workspace_default": configuration.workspace_default,
-        "global_default": configuration.global_default,
-        "min_confidence": float(configuration.min_confidence),
-        "mentions": configuration.mentions,
-        "fall_back_on": configuration.fall_back_on,
-    }
-
-
-def dump_configuration(configuration: RouterConfiguration) -> dict[str, Any]:
-    """Return the configuration as JSON values, without defaults."""
-    return configuration.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    return dict(configuration) | {"min_confidence": float(configuration.min_confidence)}

@@ -38,7 +38,6 @@ from dragoman.routing.configuration import (
     ReplyTest,
     ReplyTests,
     RouterConfiguration,
-    dump_configuration,
     read_mapping,
     read_toml,
 )
@@ -132,17 +131,16 @@ class Router:
         """The rules, own aliases and defaults as JSON values, to store with a session. Aliases are resolved to their
         current models, so they keep their meaning.
         """
-        return dump_configuration(
-            RouterConfiguration(
-                rule=self.rules,
-                aliases=self.aliases.custom,
-                workspace_default=self.workspace_default,
-                global_default=self.global_default,
-                min_confidence=Decimal(str(self._min_confidence)),
-                mentions=self._mentions,
-                fall_back_on=self.reply_tests.words,
-            )
+        configuration = RouterConfiguration(
+            rule=self.rules,
+            aliases=self.aliases.custom,
+            workspace_default=self.workspace_default,
+            global_default=self.global_default,
+            min_confidence=Decimal(str(self._min_confidence)),
+            mentions=self._mentions,
+            fall_back_on=self.reply_tests.words,
         )
+        return configuration.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
 
     def choose(self, request: RouteRequest) -> RouteDecision:
         """Return the decision for the whole turn.
@@ -212,9 +210,13 @@ class Router:
                 winner = index
                 chain[index] = replace(link, verdict=Verdict.CHOSE)
         if winner is None:
-            raise NoModelError(
-                [(link.model, str(link.policy), _reasons_against(link)) for link in chain if link.model is not None]
-            )
+            attempts = []
+            for link in chain:
+                against = [(str(refused.name), refused.reason) for refused in link.refusals]
+                against += [] if link.failure is None else [(link.failure, "it failed before it answered")]
+                if link.model is not None:
+                    attempts.append((link.model, str(link.policy), tuple(against)))
+            raise NoModelError(attempts)
         model = chain[winner].model
         assert model is not None
         return RouteDecision(
@@ -367,11 +369,6 @@ def _to_record(model: str, chain: Sequence[Candidate], winner: int) -> RoutingDe
         confidence=chosen.confidence,
         alternatives_considered=tuple(others),
     )
-
-
-def _reasons_against(link: Candidate) -> tuple[tuple[str, str], ...]:
-    found = tuple((str(refused.name), refused.reason) for refused in link.refusals)
-    return found if link.failure is None else (*found, (link.failure, "it failed before it answered"))
 
 
 def _can_fall_back(error: DragomanError) -> bool:

@@ -33,6 +33,10 @@ Names = Annotated[frozenset[Text], PlainSerializer(sorted, return_type=list[str]
 """A set with a fixed order in JSON."""
 
 
+_FACTS = ("tools", "images", "audio", "video", "documents", "output_schema")
+"""Facts of a turn that a condition may demand or exclude."""
+
+
 class When(FrozenModel):
     """Conditions on a turn. All that are given must hold; without conditions, every turn matches.
 
@@ -108,36 +112,19 @@ class When(FrozenModel):
     ) -> bool:
         """Return whether the turn meets all conditions. ``tokens`` and ``cost`` are called only if a condition needs
         them."""
+        text = request.text.casefold()
         return (
-            self._matches_media(request)
-            and self._matches_people(request)
+            all(getattr(self, f"has_{fact}") in (None, getattr(request, fact)) for fact in _FACTS)
+            and (not self.side_effects or not self.side_effects.isdisjoint(request.side_effects))
+            and (not self.text_contains or any(part.casefold() in text for part in self.text_contains))
+            and self.labels <= request.labels
+            and (not self.users or request.user_id in self.users)
+            and (not self.teams or request.team_id in self.teams)
             and _is_between(self.tokens_over, tokens, self.tokens_under)
             and _is_between(self.cost_over_usd, cost, self.cost_under_usd)
             and _is_between(self.spent_over_usd, lambda: request.spent_usd, None)
             and (not self.any_of or any(condition.matches(request, tokens, cost) for condition in self.any_of))
             and not any(condition.matches(request, tokens, cost) for condition in self.none_of)
-        )
-
-    def _matches_media(self, request: RouteRequest) -> bool:
-        conditions = (
-            (self.has_tools, request.tools),
-            (self.has_images, request.images),
-            (self.has_audio, request.audio),
-            (self.has_video, request.video),
-            (self.has_documents, request.documents),
-            (self.has_output_schema, request.output_schema),
-        )
-        return all(expected is None or expected is fact for expected, fact in conditions) and (
-            not self.side_effects or not self.side_effects.isdisjoint(request.side_effects)
-        )
-
-    def _matches_people(self, request: RouteRequest) -> bool:
-        text = request.text.casefold()
-        return (
-            (not self.text_contains or any(part.casefold() in text for part in self.text_contains))
-            and self.labels <= request.labels
-            and (not self.users or request.user_id in self.users)
-            and (not self.teams or request.team_id in self.teams)
         )
 
 

@@ -6,6 +6,8 @@ Each part is imported on first use, together with its dependencies.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dragoman.lazy_names import lazy_names
+
 if TYPE_CHECKING:
     from dragoman.testing import faults, strategies
     from dragoman.testing.cassettes.recorder import cassette
@@ -38,35 +40,18 @@ __all__ = [
     "strategies",
 ]
 
-_MODULES = ("faults", "strategies")
-_SUBMODULES = {
-    "AdapterConformance": "conformance.suite",
-    "ProviderRequest": "doubles.scripted_provider",
-    "AsyncCassetteTransport": "cassettes.replay",
-    "Cassette": "cassettes.replay",
-    "CassetteMissError": "cassettes.replay",
-    "CassetteTransport": "cassettes.replay",
-    "NetworkBlockedError": "network",
-    "ScriptError": "doubles.scripted_provider",
-    "ScriptedProvider": "doubles.scripted_provider",
-    "block_network": "network",
-    "cassette": "cassettes.recorder",
-    "deterministic": "deterministic",
-    "scripted_reply": "doubles.scripted_provider",
+_LOADED_ON_USE = {
+    "testing.cassettes.recorder": ("cassette",),
+    "testing.cassettes.replay": ("AsyncCassetteTransport", "Cassette", "CassetteMissError", "CassetteTransport"),
+    "testing.conformance.suite": ("AdapterConformance",),
+    "testing.deterministic": ("deterministic",),
+    "testing.doubles.scripted_provider": ("ProviderRequest", "ScriptError", "ScriptedProvider", "scripted_reply"),
+    "testing.network": ("NetworkBlockedError", "block_network"),
 }
-
+"""Names by their module."""
 
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
+    _load, __dir__ = lazy_names(globals(), _LOADED_ON_USE)
 
     def __getattr__(name: str) -> Any:
-        if name in _MODULES:
-            return import_module(f"{__name__}.{name}")
-        if name not in _SUBMODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"dragoman.testing.{_SUBMODULES[name]}"), name)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+        return import_module(f"{__name__}.{name}") if name in ("faults", "strategies") else _load(name)

@@ -68,7 +68,11 @@ def split_events(body: bytes) -> list[bytes]:
         case Framing.ARRAY:
             return _split_array(body)
         case Framing.AWS:
-            return _split_aws_messages(body)
+            starts = [0]
+            while len(body) - starts[-1] > _PRELUDE_SIZE:
+                size = int.from_bytes(body[starts[-1] : starts[-1] + 4])
+                starts.append(min(starts[-1] + max(size, _PRELUDE_SIZE), len(body)))
+            return _cut(body, starts)
 
 
 def join_events(body: bytes, events: list[bytes]) -> bytes:
@@ -145,12 +149,4 @@ def _split_array(body: bytes) -> list[bytes]:
         at = comma.end()
         if at < len(body):
             starts.append(at)
-    return _cut(body, starts)
-
-
-def _split_aws_messages(body: bytes) -> list[bytes]:
-    starts = [0]
-    while len(body) - starts[-1] > _PRELUDE_SIZE:
-        size = int.from_bytes(body[starts[-1] : starts[-1] + 4])
-        starts.append(min(starts[-1] + max(size, _PRELUDE_SIZE), len(body)))
     return _cut(body, starts)

@@ -58,8 +58,11 @@ def block_network(allow: Iterable[str] = LOOPBACK) -> Generator[None, None, None
     finally:
         with _lock:
             _blocks[:] = [each for each in _blocks if each is not allowed]
-            if not _blocks:
-                _uninstall()
+            if not _blocks:  # the C base class has the methods of sockets, so that removing ours is enough
+                setattr(socket, "getaddrinfo", _originals.pop("getaddrinfo"))  # noqa: B010
+                for name in tuple(_originals):
+                    _originals.pop(name)
+                    delattr(socket.socket, name)
 
 
 def _check(host: Any, port: Any = None) -> None:
@@ -102,11 +105,3 @@ def _install() -> None:
     method = _originals["sendto"] = socket.socket.sendto
     setattr(socket.socket, "sendto", add_check(method, -1))  # noqa: B010 - mypy forbids an assignment to a method
     setattr(socket, "getaddrinfo", getaddrinfo)  # noqa: B010
-
-
-def _uninstall() -> None:
-    """Restore the originals. The C base class has the methods, so that removing ours is enough."""
-    setattr(socket, "getaddrinfo", _originals.pop("getaddrinfo"))  # noqa: B010
-    for name in tuple(_originals):
-        _originals.pop(name)
-        delattr(socket.socket, name)

@@ -105,9 +105,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         result = yield
     except BaseException as error:
         if recorder.allow_repeats:
-            from dragoman.testing import plugin_cassettes
+            from dragoman.testing import plugin_faults
 
-            plugin_cassettes.record_error(item, error)
+            plugin_faults.record_error(item, error)
         for miss in recorder.misses:
             item.add_report_section("call", MARK, str(miss))
         raise
@@ -142,10 +142,10 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     kinds = item.config.getoption("--llm-faults")
     if kinds is None or not item.get_closest_marker(MARK):
         return None
-    from dragoman.testing import plugin_cassettes
+    from dragoman.testing import plugin_faults
 
     seed = item.config.getoption("--llm-faults-seed")
-    plugin_cassettes.run(item, nextitem, kinds, seed, cassette=cassette_path(item), property_name=FAULTS)
+    plugin_faults.run(item, nextitem, kinds, seed, cassette=cassette_path(item), property_name=FAULTS)
     return True
 
 
@@ -181,10 +181,10 @@ class _RunNotes:
             for note in self.stale:
                 terminalreporter.write_line(note)
         if self.faults:
-            from dragoman.testing import plugin_cassettes
+            from dragoman.testing import plugin_faults
 
             terminalreporter.section("outcomes with faults", "-")
-            for line in plugin_cassettes.format_table(self.faults):
+            for line in plugin_faults.format_table(self.faults):
                 terminalreporter.write_line(line)
 
 

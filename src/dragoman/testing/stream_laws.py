@@ -82,14 +82,7 @@ class StreamSubject:
 
     def context(self) -> RequestContext:
         """Return a context with counted ids and a fixed time, so that the same bytes give equal events."""
-        return RequestContext.for_model(
-            str(self.adapter.model_id),
-            session_id="sess_laws",
-            request_id="request",
-            tool_ids=ToolIdMap(mint=counted_ids("tu_")),
-            new_id=counted_ids(""),
-            clock=lambda: NOW,
-        )
+        return RequestContext.for_model(str(self.adapter.model_id), **fixed_fields("sess_laws"))
 
     def play(self, chunks: Iterable[bytes]) -> list[StreamEvent]:
         """Return the events of chunks that end cleanly."""
@@ -98,6 +91,17 @@ class StreamSubject:
         for chunk in chunks:
             events += decoder.feed(chunk)
         return events + decoder.finish()
+
+
+def fixed_fields(session_id: str) -> dict[str, Any]:
+    """Return the fields of a context with counted ids and a fixed time."""
+    return {
+        "session_id": session_id,
+        "request_id": "request",
+        "tool_ids": ToolIdMap(mint=counted_ids("tu_")),
+        "new_id": counted_ids(""),
+        "clock": lambda: NOW,
+    }
 
 
 def counted_ids(prefix: str) -> Callable[[], str]:
@@ -382,14 +386,9 @@ def mutated_replies(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
             yield Trial(str(plan), (), "message_complete")
 
 
-LAWS: dict[str, Callable[[StreamSubject, Effort], Iterator[Trial]]] = {
-    "clean cuts": clean_cuts,
-    "resets": resets,
-    "chunkings": chunkings,
-    "foldings": foldings,
-    "twins": twins,
-    "edits": edits,
-    "error events": error_events,
-    "mutations": mutations,
-    "mutated replies": mutated_replies,
-}
+StreamLaw = Callable[[StreamSubject, Effort], Iterator[Trial]]
+
+_LAWS: tuple[StreamLaw, ...] = (
+    clean_cuts, resets, chunkings, foldings, twins, edits, error_events, mutations, mutated_replies,
+)  # fmt: skip
+LAWS = {law.__name__.replace("_", " "): law for law in _LAWS}

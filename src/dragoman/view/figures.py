@@ -26,17 +26,11 @@ def money(amount: Decimal) -> str:
 
 def cost(usage: Usage | None) -> str:
     """Return the cost of one reply as text."""
-    if usage is None:
+    if usage is not None and usage.cost_status is CostStatus.FREE:
+        return "free"
+    if usage is None or usage.cost_usd is None or usage.cost_status not in (CostStatus.PRICED, CostStatus.PARTIAL):
         return "price unknown"
-    match usage.cost_status:
-        case CostStatus.FREE:
-            return "free"
-        case CostStatus.PARTIAL if usage.cost_usd is not None:
-            return f"at least {money(usage.cost_usd)}"
-        case CostStatus.PRICED if usage.cost_usd is not None:
-            return money(usage.cost_usd)
-        case _:
-            return "price unknown"
+    return f"{'at least ' if usage.cost_status is CostStatus.PARTIAL else ''}{money(usage.cost_usd)}"
 
 
 def tokens(usage: Usage) -> Iterator[str]:

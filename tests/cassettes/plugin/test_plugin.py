@@ -9,57 +9,14 @@ from pathlib import Path
 import pytest
 
 from dragoman.adapter.errors import MissingExtraError
-from dragoman.testing import plugin_cassettes
-from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest, RecordedResponse
+from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest
 from dragoman.testing.cassettes.file import Recording, dump_exchanges, dumps, loads
 from tests.cassettes.planted_keys import key
-from tests.cassettes.plugin.loading import LOADING, PLUGIN
-
-# An in-process run forgets the modules that it imported, and the next one would have two of each.
-assert plugin_cassettes
+from tests.cassettes.plugin.loading import PLUGIN
+from tests.cassettes.plugin.suites import exchange, run, suite
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestAssertRewriteWarning")
-
-HEAD = """
-import asyncio
-import httpx
-import pytest
-
-URL = "https://api.anthropic.com/v1/messages"
-
-def body(text):
-    return {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": text}]}
-
-def ask(text):
-    with httpx.Client() as client:
-        return client.post(URL, json=body(text)).json()["content"][0]["text"]
-"""
-
-
-def exchange(question: str, answer: str) -> Exchange:
-    sent = f'{{"model":"m","max_tokens":9,"messages":[{{"role":"user","content":"{question}"}}]}}'
-    reply = (
-        '{"id":"msg_1","type":"message","role":"assistant","model":"m","stop_reason":"end_turn","content":'
-        f'[{{"type":"text","text":"{answer}"}}],"usage":{{"input_tokens":1,"output_tokens":1}}}}'
-    )
-    headers = {"content-type": "application/json"}
-    return Exchange(
-        RecordedRequest("POST", "/v1/messages", sent.encode()), RecordedResponse(200, reply.encode(), headers)
-    )
-
-
-def suite(pytester: pytest.Pytester, code: str, **cassettes: list[Exchange]) -> None:
-    """A module `test_it.py` with recordings in its own folder."""
-    pytester.makepyfile(test_it=HEAD + code)
-    for name, exchanges in cassettes.items():
-        path = pytester.path / "cassettes" / "test_it" / f"{name}.yaml"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(dump_exchanges(exchanges, server="by hand"), encoding="utf-8")
-
-
-def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
-    return pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:xdist", *LOADING, *options)
 
 
 def test_marked_tests_play_their_recordings(pytester: pytest.Pytester) -> None:
@@ -365,24 +322,6 @@ def test_a_secret_is_not_recorded(pytester: pytest.Pytester) -> None:
     done.stdout.fnmatch_lines(["*SecretFoundError: the cassette is not written*"])
     assert secret not in done.stdout.str() + done.stderr.str()
     assert not (pytester.path / "cassettes").exists()
-
-
-def test_faults_are_played_and_counted(pytester: pytest.Pytester) -> None:
-    """The test that reads its reply fails if its client does not; the run of the mark itself passes."""
-    code = """
-@pytest.mark.cassette
-def test_asks(): assert ask("q") == "answer"
-"""
-    suite(pytester, code, test_asks=[exchange("q", "answer")])
-    done = run(pytester, "--llm-faults=cut,reset,status429")
-    done.assert_outcomes(passed=1)
-    done.stdout.fnmatch_lines(
-        [
-            "*outcomes with faults*", "test_it.py::test_asks", "*survived*raised*broken*",
-            "  Cut *0 *0 *2", "  Reset *0 *2 *0", "  Status429 *0 *0 *1", "  total *0 *2 *3",
-        ]
-    )  # fmt: skip
-    assert run(pytester, "--llm-faults=earthquake").ret != 0
 
 
 def test_loading_the_plugin_is_light() -> None:

@@ -248,7 +248,8 @@ def telemetry() -> Iterator[str]:
         for point in metric.data.data_points:
             yield from (f"metric {metric.name}: {name}" for name in point.attributes)
     for name in (entry.name for entry in entries(GROUP)):
-        yield f"provider {name} = {conventions.provider_name(name)}, {conventions.operation_name(name)}"
+        known = conventions.request_attributes(name, "")
+        yield f"provider {name} = {known[conventions.PROVIDER]}, {known[conventions.OPERATION]}"
     yield from (f"stop reason {reason.value} = {conventions.finish_reason(reason)}" for reason in StopReason)
 
 

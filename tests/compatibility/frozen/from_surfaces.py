@@ -16,7 +16,7 @@ from dragoman.policy import Capability, Hook, Mode, OnError, Plugin, Tier, plugi
 from dragoman.testing import plugin
 from dragoman.testing.cassettes.file import load_exchanges
 from dragoman.testing.conformance.laws import LAWS
-from dragoman.testing.plugin_cassettes import PlannedFault, _plans_for
+from dragoman.testing.plugin_faults import PlannedFault, _plans_for
 from tests.compatibility.frozen.from_source import DISTRIBUTION
 
 _FIXTURE = type(pytest.fixture(lambda: None))

@@ -18,7 +18,8 @@ import pytest
 from tests.laws.hardening import json_bombs, test_injection, test_json, test_keys
 from tests.laws.hardening import payloads as hardening_payloads
 from tests.unit.session import test_media
-from tests.unit.transport import test_fetch_addresses, test_retry_table
+from tests.unit.transport import test_retry_table
+from tests.unit.transport.fetch import test_fetch_addresses
 
 ROOT = Path(__file__).parents[3]
 

@@ -87,7 +87,7 @@ def measure(work: Callable[[], Any]) -> tuple[Any, float, float, float]:
     return found
 
 
-def sum_replies(source: Source) -> list[CostLine]:
+def sum_replies(source: Source[Any]) -> list[CostLine]:
     return list(source.lines(BY, Repricing()))
 
 

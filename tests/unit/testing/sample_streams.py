@@ -5,23 +5,8 @@ from collections.abc import Callable
 from dragoman.adapter.replies.aws_event_stream import AwsEventStreamDecoder
 from dragoman.adapter.replies.framing import JsonArrayDecoder, NdjsonDecoder, SseDecoder
 from dragoman.adapter.replies.stream_decoder import Framing as FrameDecoder
+from dragoman.testing import faults
 from dragoman.testing.event_bytes import Framing, event_payload, split_events
-from dragoman.testing.faults.plan import (
-    Bom,
-    Chain,
-    Comments,
-    Corrupt,
-    Cut,
-    DropEvent,
-    DuplicateEvent,
-    InjectEvent,
-    LineEnds,
-    Mutate,
-    Plan,
-    Rechunk,
-    Stall,
-    SwapEvents,
-)
 from dragoman.testing.sample_reply import SHORT
 from tests.laws.wires import handwritten_anthropic, handwritten_bedrock, handwritten_google, handwritten_ollama
 
@@ -53,28 +38,32 @@ def payloads(framing: Framing, body: bytes) -> list[bytes]:
     return [frame.data for frame in [*decoder.feed(body), *decoder.finish()]]
 
 
-def plans_for(framing: Framing) -> list[Plan]:
+def plans_for(framing: Framing) -> list[faults.Plan]:
     """One or two plans of every kind that fits."""
     body = BODIES[framing]
     half = len(body) // 2
-    binary: list[Plan] = [
-        Cut(0),
-        Cut(half),
-        Cut(half, reset=True),
-        Cut(len(body), reset=True),
-        Stall(half),
-        Rechunk((1,)),
-        Rechunk((3, 50)),
-        Rechunk(seed=8),
-        Corrupt(half, seed=2),
-        DropEvent(1),
-        DuplicateEvent(1),
-        SwapEvents(0),
-        InjectEvent(1, split_events(body)[2]),
-        Mutate(4),
-        Chain((DropEvent(0), Cut(9, reset=True))),
+    binary: list[faults.Plan] = [
+        faults.Cut(0),
+        faults.Cut(half),
+        faults.Cut(half, reset=True),
+        faults.Cut(len(body), reset=True),
+        faults.Stall(half),
+        faults.Rechunk((1,)),
+        faults.Rechunk((3, 50)),
+        faults.Rechunk(seed=8),
+        faults.Corrupt(half, seed=2),
+        faults.DropEvent(1),
+        faults.DuplicateEvent(1),
+        faults.SwapEvents(0),
+        faults.InjectEvent(1, split_events(body)[2]),
+        faults.Mutate(4),
+        faults.Chain((faults.DropEvent(0), faults.Cut(9, reset=True))),
     ]
-    return binary if framing is Framing.AWS else [*binary, LineEnds("\r\n"), LineEnds("\r"), Bom(), Comments()]
+    return (
+        binary
+        if framing is Framing.AWS
+        else [*binary, faults.LineEnds("\r\n"), faults.LineEnds("\r"), faults.Bom(), faults.Comments()]
+    )
 
 
 CASES = [(framing, plan) for framing in BODIES for plan in plans_for(framing)]

@@ -1,16 +1,13 @@
 """`dragoman cost FILE...`: spending by model, day, user and so on, or what it would have cost on another model."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
-from html import escape
 from importlib import import_module
-from importlib.resources import files as resources
 from pathlib import Path
-from string import Template
 from typing import Annotated, Any
 
 import typer
@@ -145,20 +142,11 @@ _COLOURS = (
     "#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0",
 )  # fmt: skip
 # Pixels.
-_ROW, _BAR, _TOP, _BARS, _RIGHT = 26, 18, 40, 520, 190
+_ROW, _TOP, _BARS, _RIGHT = 26, 40, 520, 190
 _LETTER = 8
 _LONGEST = 48
 
 _Key = tuple[str | None, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """One bar: its label, its total, and its lines."""
-
-    label: str
-    total: CostLine
-    lines: Sequence[CostLine]
 
 
 def write_plot(path: Path, groups: Sequence[str], lines: Sequence[CostLine], priced_by: str) -> None:
@@ -187,64 +175,41 @@ def write_plot(path: Path, groups: Sequence[str], lines: Sequence[CostLine], pri
 def render_svg(groups: Sequence[str], lines: Sequence[CostLine]) -> str:
     """Return the chart: one bar for each value of the first group, divided by the others. An unknown cost has a label
     but no bar."""
-    bars: dict[_Key, list[CostLine]] = {}
+    lines_by_bar: dict[_Key, list[CostLine]] = {}
     for line in lines:
-        bars.setdefault(line.key[:1], []).append(line)
-    rows = [_Row(_label(key), replace(sum_lines(parts), key=key), parts) for key, parts in bars.items()]
+        lines_by_bar.setdefault(line.key[:1], []).append(line)
+    totals = {key: replace(sum_lines(parts), key=key) for key, parts in lines_by_bar.items()}
     part_keys = sorted({line.key[1:] for line in lines if line.key[1:]}, key=_label)
     colours = {key: _COLOURS[index % len(_COLOURS)] for index, key in enumerate(part_keys)}
-    max_cost = max((_cost_of(row.total) for row in rows), default=Decimal(0)) or Decimal(1)
-    left = _LETTER * max((len(row.label) for row in rows), default=0) + 20
-    width, height = left + _BARS + _RIGHT, _TOP + _ROW * (len(rows) + len(colours)) + 20
-    elements = [f'<text x="10" y="22" font-weight="bold">Cost by {escape(", ".join(groups))}</text>']
-    for index, row in enumerate(rows):
-        elements += _bar(row, _TOP + _ROW * index, left, max_cost, colours)
-    for index, (key, colour) in enumerate(colours.items(), len(rows)):
-        top = _TOP + _ROW * index + 10
-        elements.append(f'<rect x="{left}" y="{top}" width="12" height="12" fill="{colour}"/>')
-        elements.append(f'<text x="{left + 20}" y="{top + 11}">{escape(_label(key))}</text>')
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        'font-family="system-ui, sans-serif" font-size="13" fill="#1b1e23">\n'
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>\n' + "\n".join(elements) + "\n</svg>\n"
-    )
+    max_cost = max((_cost_of(total) for total in totals.values()), default=Decimal(0)) or Decimal(1)
+    left = _LETTER * max((len(_label(key)) for key in totals), default=0) + 20
+    bars: list[dict[str, Any]] = []
+    for index, (key, total) in enumerate(totals.items()):
+        end, parts = float(left), []
+        for line in lines_by_bar[key]:
+            if length := float(_cost_of(line) / max_cost * _BARS):
+                parts.append((end, length, colours.get(line.key[1:], _COLOURS[0]), f"{_label(line.key)}: {line}"))
+                end += length
+        bars.append({"label": _label(key), "top": _TOP + _ROW * index, "parts": parts, "end": end, "total": total})
+    top = _TOP + _ROW * len(bars) + 10
+    legend = [(top + _ROW * index, colour, _label(key)) for index, (key, colour) in enumerate(colours.items())]
+    width, height = left + _BARS + _RIGHT, _TOP + _ROW * (len(bars) + len(legend)) + 20
+    return _render("plot.svg.jinja", groups=groups, bars=bars, legend=legend, left=left, width=width, height=height)
 
 
 def render_html(groups: Sequence[str], lines: Sequence[CostLine], priced_by: str) -> str:
     """Return a page with the chart and the figures; it loads nothing."""
-    titles = "".join(f"<th>{escape(title)}</th>" for title in (*groups, "replies", "tokens in", "tokens out", "cost"))
-    rows = []
-    for line in lines:
-        names = "".join(f"<td>{escape(part or '-')}</td>" for part in line.key)
-        tokens = map(line.describe_tokens, (line.prompt_tokens, line.output_tokens))
-        figures = "".join(f'<td class="n">{escape(text)}</td>' for text in (f"{line.replies:,}", *tokens, str(line)))
-        rows.append(f"<tr>{names}{figures}</tr>")
-    page = Template(resources("dragoman.cli.cost").joinpath("plot.html").read_text(encoding="utf-8"))
-    return page.substitute(
-        groups=escape(", ".join(groups)),
-        total=escape(str(sum_lines(lines))),
-        prices=escape(priced_by),
-        chart=render_svg(groups, lines),
-        titles=titles,
-        rows="\n".join(rows),
+    chart, total = render_svg(groups, lines), sum_lines(lines)
+    return _render("plot.html.jinja", groups=groups, lines=lines, total=total, prices=priced_by, chart=chart)
+
+
+def _render(template: str, **values: Any) -> str:
+    from jinja2 import Environment, PackageLoader  # few reports have a chart
+
+    environment = Environment(
+        loader=PackageLoader(__name__, ""), autoescape=True, trim_blocks=True, keep_trailing_newline=True
     )
-
-
-def _bar(row: _Row, top: int, left: int, max_cost: Decimal, colours: Mapping[_Key, str]) -> Iterator[str]:
-    text = top + _BAR - 4
-    yield f'<text x="{left - 10}" y="{text}" text-anchor="end">{escape(row.label)}</text>'
-    start = float(left)
-    for line in row.lines:
-        length = float(_cost_of(line) / max_cost * _BARS)
-        if length:
-            fill = colours.get(line.key[1:], _COLOURS[0])
-            title = escape(f"{_label(line.key)}: {line}")
-            yield (
-                f'<rect x="{start:.2f}" y="{top}" width="{length:.2f}" height="{_BAR}" fill="{fill}">'
-                f"<title>{title}</title></rect>"
-            )
-            start += length
-    yield f'<text x="{start + 8:.2f}" y="{text}">{escape(str(row.total))}</text>'
+    return environment.get_template(template).render(values)
 
 
 def _label(key: _Key) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
@@ -63,8 +63,15 @@ SESSION_GROUPS = ("key", "tag")
 """The groups that the metadata of stored sessions names: the gateway's key, and the tag that its client chose."""
 
 
-class Source(ABC):
-    __slots__ = ()
+PlaceT = TypeVar("PlaceT")
+
+
+@dataclass(frozen=True)
+class Source(ABC, Generic[PlaceT]):
+    """Where replies are kept, and the time of those that count."""
+
+    place: PlaceT
+    span: Span = ALWAYS
 
     @abstractmethod
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
@@ -75,7 +82,7 @@ class Source(ABC):
         return f"price table {(prices.table or price_table()).version}" if prices.is_requested else "as recorded"
 
 
-def open_sources(names: Sequence[str], span: Span = ALWAYS, *, attach: bool = False) -> list[Source]:
+def open_sources(names: Sequence[str], span: Span = ALWAYS, *, attach: bool = False) -> list[Source[Any]]:
     """Return one source for each session, file of messages, store or exported folder, and one for all files of usages
     of a kind. Only replies of that span count.
 
@@ -83,7 +90,7 @@ def open_sources(names: Sequence[str], span: Span = ALWAYS, *, attach: bool = Fa
     replies, and OSError if it cannot be read.
     """
     store: type[AttachedStore | StoreReplies] = AttachedStore if attach else StoreReplies
-    found: list[Source] = []
+    found: list[Source[Any]] = []
     usages: dict[str, list[Path]] = {}
     for name in names:
         if "://" in name:
@@ -109,28 +116,20 @@ def open_sources(names: Sequence[str], span: Span = ALWAYS, *, attach: bool = Fa
     return [*found, *(UsageFiles(paths, span) for paths in usages.values())]
 
 
-@dataclass(frozen=True, slots=True)
-class UsageFiles(Source):
+class UsageFiles(Source[Sequence[Path]]):
     """Files with a row for each reply. They contain no prices, so today's table is the default."""
-
-    paths: Sequence[Path]
-    span: Span = ALWAYS
 
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
         _refuse_session_groups(by)
-        usages = Usages(self.paths, since=self.span.since, until=self.span.until)
+        usages = Usages(self.place, since=self.span.since, until=self.span.until)
         return usages.costs(by, prices.table or price_table(), at=prices.at, as_model=prices.as_model)
 
     def describe_prices(self, prices: Repricing) -> str:
         return f"price table {(prices.table or price_table()).version}"
 
 
-@dataclass(frozen=True, slots=True)
-class MessageFile(Source):
+class MessageFile(Source[Path]):
     """A session that `Session.dump` wrote, including broken replies, or one message per line."""
-
-    path: Path
-    span: Span = ALWAYS
 
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
         _refuse_session_groups(by)
@@ -138,15 +137,15 @@ class MessageFile(Source):
         return sum_by_key(_iter_lines(in_span, by, prices))
 
     def _messages(self) -> Iterator[Message]:
-        if self.path.suffix.lower() == ".json":
-            session = snapshot.read(self.path.read_bytes(), new_message_id)
+        if self.place.suffix.lower() == ".json":
+            session = snapshot.read(self.place.read_bytes(), new_message_id)
             for message in (*session.messages, *session.attempts):
                 named = {"session_id": message.session_id or session.session_id}
                 yield message.model_copy(update=named)
             return
-        with self.path.open(encoding="utf-8") as lines:
+        with self.place.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
-                where = f"{self.path}, line {number} is not a message"
+                where = f"{self.place}, line {number} is not a message"
                 try:
                     if line.strip():
                         yield read_message(line)
@@ -158,17 +157,13 @@ class MessageFile(Source):
                     raise ConfigurationError(f"{where}: {error!s:.200}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class StoreReplies(Source):
-    """All billed replies and attempts of a store."""
-
-    url: str
-    span: Span = ALWAYS
+class StoreReplies(Source[str]):
+    """All billed replies and attempts of a store, given its URL."""
 
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
         from dragoman.store import Store  # its extra is needed only for stores
 
-        with Store(self.url, read_only=True) as store:
+        with Store(self.place, read_only=True) as store:
             replies = store.billed_replies(since=self.span.since, until=self.span.until)
             return sum_by_key(_iter_lines(replies, by, prices, self._find_spenders(store, by)))
 
@@ -186,28 +181,20 @@ class StoreReplies(Source):
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class AttachedStore(Source):
-    """A store that DuckDB reads in place."""
-
-    url: str
-    span: Span = ALWAYS
+class AttachedStore(Source[str]):
+    """A store that DuckDB reads in place, given its URL."""
 
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
         from dragoman.store.reports.attached import AttachedReplies
 
-        return _report_lines(AttachedReplies(self.url, since=self.span.since, until=self.span.until), by, prices)
+        return _report_lines(AttachedReplies(self.place, since=self.span.since, until=self.span.until), by, prices)
 
 
-@dataclass(frozen=True, slots=True)
-class ExportedReplies(Source):
+class ExportedReplies(Source[Path]):
     """The folder that `dragoman store export` wrote."""
 
-    folder: Path
-    span: Span = ALWAYS
-
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
-        return _report_lines(Replies(self.folder, since=self.span.since, until=self.span.until), by, prices)
+        return _report_lines(Replies(self.place, since=self.span.since, until=self.span.until), by, prices)
 
 
 def _report_lines(replies: RecordedReplies, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:

@@ -1,7 +1,7 @@
 """The console of the commands. Text from models, tools and files cannot control the terminal."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from typing import IO, Any
 
@@ -42,6 +42,20 @@ def write_foreign(file: IO[str], text: str) -> None:
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number of things in words, such as ``1 error`` and ``2,000 errors``."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def print_table(
+    out: Console, titles: Sequence[str], rows: Iterable[Sequence[str]], *, figures: Collection[str] = ()
+) -> None:
+    """Print rows below their titles. The columns with one of these ``figures`` as their title end in one line."""
+    from rich.table import Table  # few commands print one
+
+    table = Table(box=None, pad_edge=False)
+    for title in titles:
+        table.add_column(title, justify="right" if title in figures else "left")
+    for row in rows:
+        table.add_row(*map(show_line, row))
+    out.print(table)
 
 
 @cache

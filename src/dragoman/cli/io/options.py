@@ -35,6 +35,15 @@ def complete_model(incomplete: str) -> list[str]:
     return [name for name in found if name.startswith(incomplete)]
 
 
+def model_argument(otherwise: str) -> Any:
+    """Return the first argument of a command: a model. With ``otherwise``, such as ``-c``, it may be left out."""
+    return typer.Argument(
+        help=f"provider:model, e.g. local:smollm2-135m. It may be left out with {otherwise}, or if dragoman.toml sets"
+        " default_model.",
+        autocompletion=complete_model,
+    )
+
+
 SchemaFile = Annotated[Path | None, typer.Option("--schema", help="A file with the JSON Schema of each answer.")]
 OutputRetries = Annotated[
     int | None,

@@ -18,7 +18,7 @@ from rich.text import Text
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import Loss, Severity
 from dragoman.adapter.registry import get_adapter
-from dragoman.canonical.events import OutputRetry, TextDelta, ThinkingDelta, ToolUseEnd, ToolUseStart
+from dragoman.canonical.events import MessageComplete, OutputRetry, TextDelta, ThinkingDelta, ToolUseEnd, ToolUseStart
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.cli.io.console import show_line, write_foreign
@@ -174,11 +174,14 @@ _MAX_RESULT = 240
 
 
 class EventPrinter:
-    """Prints a stream as it arrives. Thinking is dim, calls and results are on lines of their own."""
+    """Prints a stream as it arrives. Thinking is dim, calls and results are on lines of their own, and so are the
+    tokens and the cost of each reply."""
 
-    def __init__(self, out: Console, writer: AnswerWriter | None = None) -> None:
-        """``writer`` writes the text of the answer; by default it is printed as it is."""
+    def __init__(self, out: Console, writer: AnswerWriter | None = None, *, indent: str = "") -> None:
+        """``writer`` writes the text of the answer; by default it is printed as it is. ``indent`` begins the line of
+        the tokens."""
         self._out = out
+        self._indent = indent
         self._writer = writer
         self._at_line_start = True
         self._names: dict[str, str] = {}
@@ -203,6 +206,9 @@ class EventPrinter:
                 text = " ".join(getattr(part, "text", f"[{part.type}]") for part in event.result.content)
                 mark, colour = ("✗", "red") if event.result.is_error else ("←", "green")
                 self._line(f"[{colour}]{mark} {show_line(event.tool_name)}[/] {show_line(_shorten(text))}")
+            case MessageComplete():
+                self.end()
+                self._out.print(f"{self._indent}[dim]{show_line(usage_line(event.message))}[/]")
             case OutputRetry():
                 problems = "; ".join(map(str, event.problems))
                 self._line(f"[yellow]not valid, and asked again:[/] {show_line(_shorten(problems))}")
@@ -249,17 +255,13 @@ def usage_line(reply: Message) -> str:
 
 def cost_text(usage: Usage) -> str:
     """Return the cost as text; an unknown one is marked as unknown, never shown as 0."""
-    match usage.cost_status:
-        case CostStatus.FREE:
-            return "free"
-        case _ if usage.cost_usd is None:
-            return "price unknown"
-        case CostStatus.PARTIAL:
-            return f"at least ${usage.cost_usd:.6f} (no price for {', '.join(usage.unpriced)})"
-        case CostStatus.PRICED:
-            return f"${usage.cost_usd:.6f}"
-        case _:
-            return "price unknown"
+    if usage.cost_status is CostStatus.FREE:
+        return "free"
+    if usage.cost_usd is None or usage.cost_status not in (CostStatus.PRICED, CostStatus.PARTIAL):
+        return "price unknown"
+    if usage.cost_status is CostStatus.PARTIAL:
+        return f"at least ${usage.cost_usd:.6f} (no price for {', '.join(usage.unpriced)})"
+    return f"${usage.cost_usd:.6f}"
 
 
 def show_preview(out: Console, preview: Preview) -> None:

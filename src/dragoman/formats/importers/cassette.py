@@ -168,7 +168,7 @@ def _headers(native: Any) -> dict[str, str]:
 
 
 def _body(native: Mapping[str, Any], name: str, path: str) -> bytes:
-    if "parsed_body" in native:
+    if native.get("parsed_body") is not None:
         return _json(native["parsed_body"], f"{path}.parsed_body")
     value = native.get(name)
     if isinstance(value, Mapping):

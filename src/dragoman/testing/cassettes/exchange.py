@@ -85,24 +85,16 @@ class RequestTarget:
         return self.providers[0] if self.reads and len(self.providers) == 1 else self.reads
 
 
-@dataclass(frozen=True, slots=True)
-class IgnoredNames:
-    """Names of fields and arguments that do not affect the request."""
-
-    query: frozenset[str]
-    hints: frozenset[str]
-    ids: frozenset[str]
-    own: frozenset[str]
-
-
 @cache
 def _table() -> dict[str, Any]:
     return tomllib.loads(files("dragoman.testing.cassettes").joinpath("wires.toml").read_text(encoding="utf-8"))
 
 
 @cache
-def ignored_names() -> IgnoredNames:
-    return IgnoredNames(**{name: frozenset(values) for name, values in _table()["ignored"].items()})
+def ignored_names() -> dict[str, frozenset[str]]:
+    """Return the names that do not affect a request: arguments of the ``query``, and fields that are ``hints``, ``ids``
+    or the caller's ``own``."""
+    return {kind: frozenset(names) for kind, names in _table()["ignored"].items()}
 
 
 def request_target(request: RecordedRequest) -> RequestTarget:
@@ -114,7 +106,7 @@ def request_target(request: RecordedRequest) -> RequestTarget:
 def _parse_target(target: str, provider: str | None, host: str | None) -> RequestTarget:
     path, _, query = target.partition("?")
     named = (provider,) if provider else _providers(host)
-    kept = tuple(sorted((k, v) for k, v in parse_qsl(query, True) if k not in ignored_names().query))
+    kept = tuple(sorted((k, v) for k, v in parse_qsl(query, True) if k not in ignored_names()["query"]))
     for row in _table()["wires"]:
         if found := re.search(row["path"], path):
             parts = found.groupdict()

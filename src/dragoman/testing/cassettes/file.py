@@ -35,6 +35,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from dragoman.adapter.contract import RequestContext
@@ -179,6 +180,14 @@ def loads(text: str) -> Recording:
         return Recording(data["server"], exchanges, recorded, data.get("written_by"), dict(data.get("adapters", {})))
     except (yaml.YAMLError, RequestError, *MALFORMED_ERRORS) as error:
         raise ConfigurationError(f"this is not a cassette: {type(error).__name__}: {error!s:.400}") from None
+
+
+def read_recording(path: Path) -> Recording:
+    """Return the recording of a file. Raises ConfigurationError, with the path, if it is not a cassette."""
+    try:
+        return loads(path.read_text(encoding="utf-8"))
+    except (ConfigurationError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: {error}") from None
 
 
 @cache

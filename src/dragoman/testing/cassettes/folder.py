@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.private_files import create_private_folder, open_private
 from dragoman.testing.cassettes.exchange import Exchange, RecordedResponse
-from dragoman.testing.cassettes.file import dumps, loads, new_recording, scrub_recording
+from dragoman.testing.cassettes.file import dumps, new_recording, read_recording, scrub_recording
 from dragoman.testing.cassettes.labels import Labels
 from dragoman.testing.cassettes.replay import Cassette
 from dragoman.testing.cassettes.secrets import Scanner, credentials_of, known_values
@@ -73,10 +73,7 @@ class CassetteReader:
         """``labels`` do not count in requests; the default are those of known clients."""
         exchanges: list[Exchange] = []
         for path in sorted(folder.glob("*.yaml")):
-            try:
-                exchanges += loads(path.read_text(encoding="utf-8")).exchanges
-            except ConfigurationError as error:
-                raise ConfigurationError(f"{path}: {error}") from None
+            exchanges += read_recording(path).exchanges
         if not exchanges:
             raise ConfigurationError(f"{folder} has no cassettes")
         self._cassette = Cassette("", exchanges, folder.name, labels)

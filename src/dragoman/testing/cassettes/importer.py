@@ -3,26 +3,26 @@
 Hosts and most headers are dropped. Compressed bodies are decompressed; the content does not change.
 """
 
-import base64
 import datetime
 import email.utils
 import gzip
 import io
-import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from dragoman.adapter import wirejson
 from dragoman.adapter.errors import MALFORMED_ERRORS, ConfigurationError
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
+from dragoman.formats.errors import FormatError
+from dragoman.formats.importers.cassette import RecordedExchange, read_cassette
 from dragoman.testing.cassettes.exchange import Exchange, RecordedResponse, parse_json
 from dragoman.testing.cassettes.file import RESPONSE_HEADERS, Recording, keep_headers, new_recording
-from dragoman.testing.cassettes.vcrpy import flatten_headers, to_bytes, to_recorded_request
+from dragoman.testing.cassettes.vcrpy import flatten_headers, to_recorded_request
 from dragoman.testing.event_bytes import BOM, CONTENT_TYPES, Framing, detect_framing, event_payload, split_events
 
 SUFFIXES = (".yaml", ".yml", ".json", ".yaml.gz", ".yml.gz")
@@ -64,83 +64,48 @@ def import_recording(path: Path) -> Recording:
     exchanges: list[Exchange] = []
     dates: list[datetime.date] = []
     try:
-        for request, response in _find_pairs(data):
-            exchange, date = _convert_pair(request, response)
+        if isinstance(data, Mapping) and "requests" in data and "responses" in data:  # LangChain
+            pairs = zip(data["requests"], data["responses"], strict=True)
+            data = {"interactions": [{"request": request, "response": response} for request, response in pairs]}
+        found = list(read_cassette(data))
+        items = next(data[name] for name in ("interactions", "http_interactions") if name in data)
+        for item, each in zip(items, found, strict=True):
+            exchange, date = _convert(each, item["request"].get("headers"))
             exchanges.append(exchange)
             dates += [date] if date else []
-    except MALFORMED_ERRORS as error:
+    except (FormatError, *MALFORMED_ERRORS) as error:
         raise ConfigurationError(f"{path.name} is not a recording: {type(error).__name__}: {error!s:.300}") from None
     hosts = dict.fromkeys(each.request.host or _UNKNOWN_HOST for each in exchanges)
     return new_recording(exchanges, server=", ".join(hosts) or _UNKNOWN_HOST, recorded=min(dates, default=None))
 
 
-def _find_pairs(data: Any) -> Iterator[tuple[Any, Any]]:
-    """Return the requests with their responses, as their recorder wrote them."""
-    if isinstance(data, Mapping):
-        for name in ("interactions", "http_interactions"):  # vcrpy and pydantic-ai; Ruby
-            if name in data:
-                return ((each["request"], each["response"]) for each in data[name])
-        if "requests" in data and "responses" in data:  # LangChain
-            return zip(data["requests"], data["responses"], strict=True)
-    raise ConfigurationError("this is not a recording of a known format")
-
-
-def _convert_pair(request: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[Exchange, datetime.date | None]:
+def _convert(recorded: RecordedExchange, request_headers: Any) -> tuple[Exchange, datetime.date | None]:
     """Return the exchange, and the date of its reply."""
-    request_headers, response_headers = (
-        flatten_headers(
-            {
-                str(name): value
-                for name, value in (each.get("headers") or {}).items()
-                if value not in (None, _REDACTED, [_REDACTED])
-            }
-        )
-        for each in (request, response)
-    )
-    sent, body = _decompress(_body(request), request_headers), _decompress(_body(response), response_headers)
-    status = response["status"]["code"] if "status" in response else response["status_code"]
-    uri = str(request["uri"])
+    uri, body = recorded.url, recorded.response
+    if body.startswith(_GZIP):  # without the header that says so
+        with suppress(OSError, EOFError, zlib.error):
+            body = gzip.decompress(body)
     if _REDACTED in uri:
-        uri = _guess_uri(sent, body)
+        uri = _guess_uri(recorded.request, body)
     content_type = "application/json"
     if body and parse_json(body) is None:
         content_type = CONTENT_TYPES[detect_framing(body)]
         if content_type == CONTENT_TYPES[Framing.SSE] and b"data:" not in body:
             content_type = "text/plain"
-    kept = {"content-type": content_type, **keep_headers(response_headers, RESPONSE_HEADERS)}
-    recorded = to_recorded_request(str(request["method"]).upper(), uri, sent, request_headers)
-    written = next((value for name, value in response_headers.items() if name.lower() == "date"), None)
+    headers = keep_headers(_plain_headers(recorded.headers), RESPONSE_HEADERS)
+    request = to_recorded_request(recorded.method, uri, recorded.request, _plain_headers(request_headers))
+    written = recorded.headers.get("date")
     try:
         date = email.utils.parsedate_to_datetime(written).date() if written else None
     except ValueError:
         date = None
-    return Exchange(recorded, RecordedResponse(int(status), body, kept)), date
+    return Exchange(request, RecordedResponse(recorded.status, body, {"content-type": content_type, **headers})), date
 
 
-def _body(message: Mapping[str, Any]) -> bytes:
-    if message.get("parsed_body") is not None:  # pydantic-ai
-        return json.dumps(message["parsed_body"], ensure_ascii=False).encode("utf-8", "surrogatepass")
-    body = message.get("body", message.get("content"))
-    if isinstance(body, Mapping):
-        if "base64_string" in body:
-            return base64.b64decode(body["base64_string"])
-        body = body.get("string")
-    if isinstance(body, list | dict):
-        return wirejson.dumps(body)
-    return to_bytes(body)
-
-
-def _decompress(body: bytes, headers: Mapping[str, str]) -> bytes:
-    """Decompress a body that was recorded in compressed form."""
-    named = {name.lower(): value for name, value in headers.items()}
-    try:
-        if body.startswith(_GZIP):
-            return gzip.decompress(body)
-        if named.get("content-encoding") == "deflate":
-            return zlib.decompress(body)
-    except (OSError, EOFError, zlib.error):
-        pass
-    return body
+def _plain_headers(headers: Any) -> dict[str, str]:
+    """Return the headers that were not redacted."""
+    kept = {str(name): value for name, value in (headers or {}).items()}
+    return flatten_headers({n: v for n, v in kept.items() if v not in (None, _REDACTED, [_REDACTED])})
 
 
 def _guess_uri(request: bytes, response: bytes) -> str:

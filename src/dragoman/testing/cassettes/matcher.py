@@ -187,11 +187,11 @@ class _Normalizer:
             rules = ignored_names()
             kept: dict[str, Any] = {}
             for key, each in sorted(value.items()):
-                if each is None or each == [] or key in rules.hints or (key == "stream" and each is False):
+                if each is None or each == [] or key in rules["hints"] or (key == "stream" and each is False):
                     continue
-                if key in rules.ids and isinstance(each, str):
+                if key in rules["ids"] and isinstance(each, str):
                     kept[key] = self.name(each)
-                elif key in rules.own and not isinstance(each, list):
+                elif key in rules["own"] and not isinstance(each, list):
                     kept[key] = _parse_arguments(each)
                 elif self._joined and key == "content" and (text := _single_text(each)) is not None:
                     kept[key] = text
@@ -221,12 +221,12 @@ def _tidy_body(value: Any) -> Any:
     if isinstance(value, Mapping):
         kept: dict[str, Any] = {}
         for key, each in sorted(value.items()):
-            if key in rules.hints:
+            if key in rules["hints"]:
                 continue
             if key == "arguments" and isinstance(each, str):
                 parsed = _parse_arguments(each)
                 kept[key] = each if parsed is each else json.dumps(_sort_keys(parsed), ensure_ascii=False)
-            elif key in rules.own and not isinstance(each, list):
+            elif key in rules["own"] and not isinstance(each, list):
                 kept[key] = _sort_keys(each)
             else:
                 kept[key] = _tidy_body(each)

@@ -82,17 +82,14 @@ class Recorder:
             self.misses.append(miss)
             raise miss from None
 
-    def remember_keys(self, uri: str, headers: Mapping[str, str]) -> None:
-        """Record the credentials of a request, so that a reply that contains one is rejected."""
+    def add(self, exchange: Exchange, uri: str, headers: Mapping[str, str]) -> None:
+        """Keep an exchange, and the credentials of its request, so that a reply that contains one is rejected."""
         parts = urlsplit(uri)
         known = credentials_of(headers)
         known.update(value for name, value in parse_qsl(parts.query) if name in KEY_ARGUMENTS)
         known.update(unquote(each) for each in (parts.password,) if each)
         with self._lock:
             self.scanner = self.scanner.with_known(known)
-
-    def add(self, exchange: Exchange) -> None:
-        with self._lock:
             self.recorded.append(exchange)
 
     def write(self) -> None:
@@ -172,9 +169,8 @@ class _VcrCassette(vcr.cassette.Cassette):  # type: ignore[misc] # vcrpy has no 
     def append(self, request: Any, response: dict[str, Any]) -> None:
         if self._is_left_out:
             return
-        self._recorder.remember_keys(request.uri, flatten_headers(request.headers))
         answer = to_recorded_response(vcr.filters.decode_response(response))
-        self._recorder.add(Exchange(_to_recorded(request), answer))
+        self._recorder.add(Exchange(_to_recorded(request), answer), request.uri, flatten_headers(request.headers))
 
 
 def _to_recorded(request: Any) -> RecordedRequest:

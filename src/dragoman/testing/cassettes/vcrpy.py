@@ -14,7 +14,7 @@ into a conftest::
 """
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -63,22 +63,24 @@ def serialize(cassette: dict[str, Any], server: str) -> str:
 
 def deserialize(text: str) -> dict[str, Any]:
     """Convert our file to vcrpy's cassette."""
-    _, exchanges = file.load_exchanges(text)
-    return {
-        "version": 1,
-        "interactions": [
-            {
-                "request": {
-                    "method": exchange.request.method,
-                    "uri": _HOST + exchange.request.path,
-                    "body": exchange.request.body,
-                    "headers": {name: [value] for name, value in exchange.request.headers.items()},
-                },
-                "response": to_vcr_response(exchange.response),
-            }
-            for exchange in exchanges
-        ],
-    }
+    return to_vcr(file.load_exchanges(text)[1])
+
+
+def to_vcr(
+    exchanges: Iterable[Exchange], origin: Callable[[str | None], str] = lambda provider: _HOST
+) -> dict[str, Any]:
+    """Return exchanges as vcrpy's cassette. ``origin`` returns the scheme and the host for a provider."""
+    interactions = []
+    for exchange in exchanges:
+        sent = exchange.request
+        request = {
+            "method": sent.method,
+            "uri": origin(sent.provider) + sent.path,
+            "body": sent.body,
+            "headers": {name: [value] for name, value in sent.headers.items()},
+        }
+        interactions.append({"request": request, "response": to_vcr_response(exchange.response)})
+    return {"version": 1, "interactions": interactions}
 
 
 def replayed_requests(cassette: Any) -> list[RecordedRequest]:

@@ -19,8 +19,8 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman.testing.conformance.generate import History, generate_histories, generate_replies
 from dragoman.testing.conformance.wire import Wire
 from dragoman.testing.sample_reply import CACHED, CUT, PLAIN, SHORT, SampleReply
-from dragoman.testing.stream_laws import NOW, Trial, counted_ids
 from dragoman.testing.stream_laws import Effort as StreamEffort
+from dragoman.testing.stream_laws import Trial, fixed_fields
 
 SCHEMA = {
     "type": "object",
@@ -108,15 +108,7 @@ class Subject:
 
     def context(self, **fields: Any) -> RequestContext:
         """Return a context with counted ids and a fixed time, so that the same input gives equal output."""
-        defaults: dict[str, Any] = {
-            "model": self.model,
-            "session_id": "sess_kit",
-            "request_id": "request",
-            "tool_ids": ToolIdMap(mint=counted_ids("tu_")),
-            "new_id": counted_ids(""),
-            "clock": lambda: NOW,
-        }
-        return RequestContext(**{**defaults, **fields})
+        return RequestContext(**{"model": self.model, **fixed_fields("sess_kit"), **fields})
 
     def write(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), **options: Any) -> WireRequest:
         """Return the request, with a fresh context unless the options have one."""

@@ -153,16 +153,42 @@ class ScriptedAdapter(WireAdapter):
             body["tool_choice"] = {"name": choice.name} if isinstance(choice, NamedTool) else choice
         return body | _parameters(request)
 
-    def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
-        return _message(native, reply)
+    def decode_message(
+        self, native: Mapping[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE
+    ) -> Message:
+        """Decode a whole reply, or the one that a stream has accumulated, in which a call may be ``open``."""
+        content: list[ContentBlock] = []
+        for index, part in enumerate(native["content"]):
+            if part["type"] == "text":
+                content.append(TextBlock(text=part["text"]))
+            elif part["type"] == "thinking":
+                content.append(ThinkingBlock(text=part["text"]))
+            else:
+                parsed, raw = wirejson.parse_arguments(part["arguments"])
+                if part.get("open"):
+                    parsed, raw = {}, part["arguments"]
+                call_id = reply.call_id(index, part["id"])
+                content.append(ToolUseBlock(id=call_id, name=part["name"], input=parsed, raw_input=raw))
+        stop = _ABNORMAL_STOPS.get(status) or StopReason(native["stop"])
+        usage = _usage(native)
+        return reply.build(content, model=native["model"], stop_reason=stop, usage=usage, raw={}, status=status)
 
     def decode_request(
         self, native: dict[str, Any], reader: HistoryReader
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         for item in native["messages"]:
-            _read_turn(item, reader)
+            blocks: list[ContentBlock] = []
+            for each in item["content"]:
+                block = _BLOCK.validate_python(each)
+                if isinstance(block, ToolUseBlock):
+                    block = block.model_copy(update={"id": reader.call_id(block.id)})
+                elif isinstance(block, ToolResultBlock):
+                    block = block.model_copy(update={"tool_use_id": reader.result_id(block.tool_use_id)})
+                blocks.append(block)
+            channel = Channel(item["channel"]) if "channel" in item else None
+            reader.add(Role(item["role"]), blocks, channel=channel)
         natives = [*native.get("server_tools", []), *native.get("tools", [])]
-        tools = [ToolDefinition.model_validate(each) for each in natives]
+        tools = [ToolDefinition.model_validate(native_tool) for native_tool in natives]
         choice = native.get("tool_choice")
         read = AdapterOptions(
             **_OPTIONS.decode(native),
@@ -214,37 +240,6 @@ def _turn(request: RequestBuilder, turn: Turn) -> dict[str, Any]:
     return {"role": turn.role, "content": content, **channel}
 
 
-def _read_turn(item: Mapping[str, Any], reader: HistoryReader) -> None:
-    blocks: list[ContentBlock] = []
-    for each in item["content"]:
-        block = _BLOCK.validate_python(each)
-        if isinstance(block, ToolUseBlock):
-            block = block.model_copy(update={"id": reader.call_id(block.id)})
-        elif isinstance(block, ToolResultBlock):
-            block = block.model_copy(update={"tool_use_id": reader.result_id(block.tool_use_id)})
-        blocks.append(block)
-    channel = Channel(item["channel"]) if "channel" in item else None
-    reader.add(Role(item["role"]), blocks, channel=channel)
-
-
-def _message(native: Mapping[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE) -> Message:
-    """Decode a whole reply, or the one that a stream has accumulated, in which a call may be ``open``."""
-    content: list[ContentBlock] = []
-    for index, part in enumerate(native["content"]):
-        if part["type"] == "text":
-            content.append(TextBlock(text=part["text"]))
-        elif part["type"] == "thinking":
-            content.append(ThinkingBlock(text=part["text"]))
-        else:
-            parsed, raw = wirejson.parse_arguments(part["arguments"])
-            if part.get("open"):
-                parsed, raw = {}, part["arguments"]
-            call_id = reply.call_id(index, part["id"])
-            content.append(ToolUseBlock(id=call_id, name=part["name"], input=parsed, raw_input=raw))
-    stop = _ABNORMAL_STOPS.get(status) or StopReason(native["stop"])
-    return reply.build(content, model=native["model"], stop_reason=stop, usage=_usage(native), raw={}, status=status)
-
-
 def _usage(native: Mapping[str, Any]) -> TokenUsage | None:
     if (count := UsageReader.of(native.get("usage"))) is None:
         return None
@@ -288,12 +283,12 @@ class _Decoder(StreamDecoder):
                 self._native |= {"stop": event["stop"], "usage": event.get("usage")}
                 if (counted := _usage(self._native)) is not None:
                     yield UsageUpdate(message_id, counted)
-                yield MessageComplete(_message(self._native, self._reply))
+                yield MessageComplete(self._adapter.decode_message(self._native, self._reply))
             case other:
                 yield from self.skip_unknown(other)
 
     def partial(self, status: MessageStatus) -> Message | None:
-        return _message(self._native, self._reply, status) if self._native else None
+        return self._adapter.decode_message(self._native, self._reply, status) if self._native else None
 
     def _continue_call(self, event: Mapping[str, Any]) -> Iterable[StreamEvent]:
         index = event["index"]

@@ -11,9 +11,9 @@
 A plan also works on the bytes of a stream: ``plan.apply(body)`` yields the chunks for `Adapter.iter_stream`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from dragoman.lazy_names import lazy_names
 from dragoman.testing.event_bytes import Framing, detect_framing, split_events
 from dragoman.testing.faults.plan import (
     Bom,
@@ -73,18 +73,11 @@ __all__ = [
     "status_then_success",
 ]
 
-_OF_TRANSPORT = ("AsyncFaultyTransport", "FaultyTransport", "Refusals", "status_then_success")
+_LOADED_ON_USE = {
+    "testing.faults.recorded": ("RecordedReply", "every_cut", "every_split", "next_exchange", "plans", "reply_body"),
+    "testing.faults.transport": ("AsyncFaultyTransport", "FaultyTransport", "Refusals", "status_then_success"),
+}
+"""What needs PyYAML or httpx, which plans do not need, by its module."""
 
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
-
-    def __getattr__(name: str) -> Any:
-        """Return a name of ``transport`` or ``recorded``, which need httpx and PyYAML, and which plans do not need."""
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = "transport" if name in _OF_TRANSPORT else "recorded"
-        globals()[name] = value = getattr(import_module(f"dragoman.testing.faults.{module}"), name)
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = lazy_names(globals(), _LOADED_ON_USE)

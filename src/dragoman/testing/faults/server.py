@@ -117,34 +117,6 @@ def recorded_reply(recorded: RecordedReply, plan: Plan | None = None) -> HttpRep
     return HttpReply(status=status, headers=headers, steps=steps)
 
 
-def encode_head(reply: HttpReply) -> bytes:
-    """Return the status line and the headers, with the length or the chunked encoding that the reply claims."""
-    headers = {name.lower(): value for name, value in reply.headers.items()}
-    if reply.steps is not None:
-        headers["transfer-encoding"] = "chunked"
-    elif "content-length" not in headers:
-        headers["content-length"] = str(len(reply.body) if reply.length is None else reply.length)
-    lines = [f"HTTP/1.1 {reply.status} Scripted", *(f"{name}: {value}" for name, value in headers.items())]
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
-
-
-__all__ = [
-    "HANG_UP",
-    "RESET",
-    "STALL",
-    "ConnectionFault",
-    "FaultyServer",
-    "HttpReply",
-    "Pause",
-    "ReceivedRequest",
-    "ReplyStep",
-    "ServerAnswer",
-    "ServerScript",
-    "json_reply",
-    "recorded_reply",
-    "sse_reply",
-]
-
 _JOIN_TIMEOUT = 5.0
 """Seconds that a thread has to end after its socket is closed."""
 
@@ -265,13 +237,21 @@ class FaultyServer:
             connection.close()
 
     def _send_reply(self, connection: socket.socket, reply: HttpReply) -> bool:
-        """Send a reply. Return whether the connection can take another request."""
+        """Send a reply, with the length or the chunked encoding that it claims. Return whether the connection can take
+        another request."""
         if reply.before is not None and not self._send_step(connection, reply.before, chunked=False):
             return False
         if reply.raw is not None:
             connection.sendall(reply.raw)
             return False
-        connection.sendall(encode_head(reply) + (b"" if reply.steps is not None else reply.body))
+        headers = {name.lower(): value for name, value in reply.headers.items()}
+        if reply.steps is not None:
+            headers["transfer-encoding"] = "chunked"
+        elif "content-length" not in headers:
+            headers["content-length"] = str(len(reply.body) if reply.length is None else reply.length)
+        lines = [f"HTTP/1.1 {reply.status} Scripted", *(f"{name}: {value}" for name, value in headers.items())]
+        head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+        connection.sendall(head + (b"" if reply.steps is not None else reply.body))
         if reply.steps is None:
             return reply.length in (None, len(reply.body))
         for step in reply.steps:

@@ -38,19 +38,13 @@ _FIELD = "answer_in_metres"
 
 Media = type[ImageBlock] | type[AudioBlock] | type[VideoBlock] | type[DocumentBlock]
 
-# Bytes with the signatures of such files.
-_DATA = {
-    ImageBlock: "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk",
-    AudioBlock: "UklGRiQAAABXQVZFZm10IBAAAAABAAEA",
-    VideoBlock: "AAAAGGZ0eXBpc29tAAAAAGlzb21pc28y",
-    DocumentBlock: "JVBERi0xLjQKJcOkw7zDtsOfCjIgMCBv",
+_SAMPLES = {
+    ImageBlock: ("image/png", "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"),
+    AudioBlock: ("audio/wav", "UklGRiQAAABXQVZFZm10IBAAAAABAAEA"),
+    VideoBlock: ("video/mp4", "AAAAGGZ0eXBpc29tAAAAAGlzb21pc28y"),
+    DocumentBlock: ("application/pdf", "JVBERi0xLjQKJcOkw7zDtsOfCjIgMCBv"),
 }
-_LIKELY = {
-    ImageBlock: "image/png",
-    AudioBlock: "audio/wav",
-    VideoBlock: "video/mp4",
-    DocumentBlock: "application/pdf",
-}
+"""A likely type of each kind, and bytes with the signature of such files."""
 _LINK = "https://example.org/a-file-of-the-kit"
 _UNKNOWN_TYPE = "application/x-unheard-of"
 
@@ -370,7 +364,7 @@ def _check_medium(subject: Subject, kind: Media, field: str) -> Iterator[Trial]:
     """Try a kind of media in all declared sources and types, and in one that is not declared."""
     facts = subject.adapter.capabilities
     if not getattr(facts, field):
-        yield _trial(subject, _block(kind, "base64", _LIKELY[kind]), "by base64", taken=False)
+        yield _trial(subject, _block(kind, "base64", _SAMPLES[kind][0]), "by base64", taken=False)
         return
     sources = [each for each in facts.media_sources.get(_name(kind), ("base64",)) if each in ("base64", "url", "text")]
     types, likely = _types(kind, facts), (_type(kind, facts),)
@@ -399,13 +393,14 @@ def _types(kind: Media, facts: AdapterCapabilities) -> tuple[str, ...]:
 
 
 def _type(kind: Media, facts: AdapterCapabilities) -> str:
-    declared = _types(kind, facts)
-    return _LIKELY[kind] if not declared or _LIKELY[kind] in declared else declared[0]
+    declared, likely = _types(kind, facts), _SAMPLES[kind][0]
+    return likely if not declared or likely in declared else declared[0]
 
 
 def _block(kind: Media, source: str, media_type: str | None) -> ContentBlock:
-    data = {"url": _LINK, "text": "Plain words of the kit."}.get(source, _DATA[kind])
-    if kind is DocumentBlock and media_type != _LIKELY[kind] and source == "base64":  # some are sent as text
+    likely, sample = _SAMPLES[kind]
+    data = {"url": _LINK, "text": "Plain words of the kit."}.get(source, sample)
+    if kind is DocumentBlock and media_type != likely and source == "base64":  # some are sent as text
         data = "UGxhaW4gd29yZHMgb2YgdGhlIGtpdC4="
     named = {"title": "offer.pdf"} if kind is DocumentBlock else {"detail": "low"} if kind is ImageBlock else {}
     where = MediaSource.model_validate({"kind": source, "data": data})

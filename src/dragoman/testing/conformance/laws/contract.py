@@ -246,13 +246,17 @@ def reports_unsent_options(subject: Subject) -> Iterator[Trial]:
 def options_come_back(subject: Subject) -> Iterator[Trial]:
     """An option that is sent without a loss is read back with its value, if the adapter reads it at all."""
     for name, value in _READ_BACK:
-        if name in _ONLY_WITH_TOOLS and not subject.tools:
-            continue
-        request = subject.write([Message.user("Hi")], subject.tools, **{name: value})
-        if is_option_lost(request.losses, name):
-            continue
+        if subject.tools or name not in _ONLY_WITH_TOOLS:
+            yield from _comes_back(subject, name, value, None)
+
+
+def _comes_back(subject: Subject, name: str, value: Any, *others: Any) -> Iterator[Trial]:
+    """Try an option that is sent: it is read back with its value, or as one of the others."""
+    request = subject.write([Message.user("Hi")], subject.tools, **{name: value})
+    if not is_option_lost(request.losses, name):
         back = getattr(subject.read(request).options, name)
-        yield Trial(f"{name} {value!r}", () if back in (value, None) else (f"{value!r} came back as {back!r}",))
+        fault = f"{value!r} came back as {back!r}"
+        yield Trial(f"{name} {value!r}", () if back in (value, *others) else (fault,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,11 +283,7 @@ def sends_no_default_options(subject: Subject) -> Iterator[Trial]:
     lost = tuple(loss.reason for loss in request.losses)
     yield Trial("no options", tuple(f"lost: {reason}" for reason in lost))
     for name, value in _SINGLE_FIELDS:
-        request = subject.write([Message.user("Hi")], [], **{name: value})
-        if is_option_lost(request.losses, name):
-            continue
-        back = getattr(subject.read(request).options, name)
-        yield Trial(name, () if back == value else (f"{value!r} came back as {back!r}",))
+        yield from _comes_back(subject, name, value)
 
 
 def passes_extra_and_headers(subject: Subject) -> Iterator[Trial]:

@@ -23,9 +23,7 @@ from dragoman.testing.event_bytes import split_events
 from dragoman.testing.faults.plan import Rechunk
 from dragoman.testing.sample_reply import SHORT, SampleReply
 from dragoman.testing.stream_checks import message_content
-from dragoman.testing.stream_laws import StreamSubject, Trial
-
-StreamLaw = Callable[[StreamSubject, stream_laws.Effort], Iterator[Trial]]
+from dragoman.testing.stream_laws import StreamLaw, StreamSubject, Trial
 
 
 def to_stream_subject(subject: Subject, wire: Wire, sample: SampleReply) -> StreamSubject:
