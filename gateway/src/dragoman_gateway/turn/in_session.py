@@ -31,9 +31,6 @@ from dragoman_gateway.turn.recall import Recall
 from dragoman_gateway.turn.request import ReadRequest, refuse_losses
 from dragoman_gateway.turn.usage_chunk import ask_for_usage, lacks_usage
 
-_LONG = 2_000
-"""Messages and tools of a request whose session is made in another thread."""
-
 
 class InSession:
     """The tools are the client's, so their calls go to it. If the provider of the model has the wire of the client, the
@@ -158,9 +155,7 @@ class InSession:
         if self._recall is not None:
             labels = await self._recall.labels(self._read.messages, self._read.resources.unknown_history)
         new_session = partial(self._new_session, labels=labels)
-        # A session looks through its history, and many tools, which would hold up the requests of others.
-        is_long = len(self._read.messages) + len(self._read.tools) >= _LONG
-        self._session: AsyncSession = (await asyncio.to_thread(new_session)) if is_long else new_session()
+        self._session: AsyncSession = await asyncio.to_thread(new_session) if self._read.is_long else new_session()
         await self._judge_unread()
 
     async def note_labels(self, message: Message) -> None:

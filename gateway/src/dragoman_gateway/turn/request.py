@@ -80,6 +80,8 @@ class RequestResources:
             self.deployments.report(deployment, error)
 
 
+_LONG = 2_000
+"""Messages and tools."""
 Content = tuple[Sequence[Message], Sequence[ToolDefinition], AdapterOptions]
 """The messages, tools and options of a request."""
 _RENAMED = "renamed_fields"
@@ -168,6 +170,8 @@ class ReadRequest:
         messages, tools, options = self.adapter.from_wire_request(request.fields, self.context)
         if not messages:
             raise ClientError("the request has no messages")
+        if len({tool.name for tool in tools}) < len(tools):
+            raise ClientError("tools: two of them have the same name")
         if options.stream is not request.stream:  # Google's wire has it in the address
             options = replace(options, stream=request.stream)
         if passed := wire.headers.to_provider(request.headers):
@@ -189,6 +193,11 @@ class ReadRequest:
         """Return the client's bytes with the names of fields that the model wants."""
         names = None if self.resources.exact_bytes else adapter.capabilities.wire.get(_RENAMED)
         return rename_fields(body, self.request.fields, names) if names else body
+
+    @property
+    def is_long(self) -> bool:
+        """Whether to look through the messages and the tools would hold up the requests of others."""
+        return len(self.messages) + len(self.tools) >= _LONG
 
     @property
     def prompt(self) -> Message | None:

@@ -15,12 +15,25 @@ attributes:
 """
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from dragoman import Adapter, AsyncClient, Message, RequestContext, TextBlock, Usage, WireRequest, WireResponse
+from dragoman import (
+    Adapter,
+    AsyncClient,
+    Message,
+    RequestContext,
+    TextBlock,
+    ThinkingBlock,
+    ToolDefinition,
+    ToolResultBlock,
+    ToolUseBlock,
+    Usage,
+    WireRequest,
+    WireResponse,
+)
 from dragoman.answers import ProviderRequest, holds_state
 from dragoman.errors import ProviderError
 from dragoman.pricing import price_table
@@ -47,7 +60,8 @@ class Through(ProviderRequest):
 
 
 class Direct(ProviderRequest):
-    """A provider of another wire is asked without a session: for texts, which need nothing that only a session does."""
+    """A provider of another wire is asked without a session: about texts, calls and results, which need nothing that
+    only a session does."""
 
     relays = passes = hides_usage = False
     keeps_request = True
@@ -64,6 +78,7 @@ class Direct(ProviderRequest):
             measure=partial(read.measure, target),
             session_id=read.context.session_id,
             tool_ids=read.context.tool_ids,
+            is_long=read.is_long,
         )
         self._request = read
 
@@ -91,6 +106,7 @@ def _encode(target: Adapter, read: ReadRequest, context: RequestContext) -> Wire
     return request
 
 
+_OF_TEXT = frozenset({TextBlock, ToolUseBlock, ThinkingBlock})
 _ROLES = ("user", "assistant", "system", "developer", "tool", "function")
 _THINKING = re.compile(rb'"type"\s*:\s*"thinking"')
 
@@ -263,15 +279,30 @@ class Turn:
 
 
 def _is_plain(read: ReadRequest) -> bool:
-    """Whether a request asks for a reply to texts and no more: then it needs nothing that only a session does, such as
-    running tools, reading files and going on without an expired container."""
+    """Whether a request asks for a reply to texts, calls and their results, and no more. It needs nothing that only a
+    session does, such as reading files, running tools and going on without an expired container: the calls are the
+    client's."""
+    options, tools = read.options, read.tools
     return (
-        read.prompt is not None
-        and not read.tools
-        and read.options.server_state is None
-        and read.options.background is None
-        and all(type(block) is TextBlock for message in read.messages for block in message.content)
+        options.server_state is None
+        and options.background is None
+        and all(type(tool) is ToolDefinition for tool in tools)
+        and _hold_texts(read.messages)
     )
+
+
+def _hold_texts(messages: Sequence[Message]) -> bool:
+    """Whether messages have texts, calls, and results of texts alone. These are plain loops: they read the whole
+    history."""
+    for message in messages:
+        for block in message.content:
+            if type(block) is ToolResultBlock:
+                for part in block.content:
+                    if type(part) is not TextBlock:
+                        return False
+            elif type(block) not in _OF_TEXT:
+                return False
+    return True
 
 
 def _has_messages(fields: dict[str, Any]) -> bool:
