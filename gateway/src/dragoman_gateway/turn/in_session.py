@@ -29,7 +29,7 @@ from dragoman_gateway.errors import ModelDeniedError
 from dragoman_gateway.turn.policy import policy_extensions, unread_texts
 from dragoman_gateway.turn.recall import Recall
 from dragoman_gateway.turn.request import ReadRequest, refuse_losses
-from dragoman_gateway.turn.usage_chunk import ask_for_usage, lacks_usage
+from dragoman_gateway.turn.usage_chunk import lacks_usage
 
 
 class InSession:
@@ -211,13 +211,11 @@ class InSession:
         return self._asks_client_wire and self._relay.relayed
 
     def _body_for(self, adapter: Adapter) -> bytes | None:
-        request = self._read.request
-        if adapter.provider != request.wire.provider or not self._read.may_pass:
+        read = self._read
+        if adapter.provider != read.request.wire.provider or not read.may_pass:
             return None
-        body = request.body_for(adapter)
-        if body is not None and request.wire.renames_fields:
-            body = self._read.rename_fields(body, adapter)
-        return ask_for_usage(body, request.fields) if body is not None and self.hides_usage else body
+        exact = read.resources.exact_bytes
+        return read.request.body_for(adapter, asks_for_usage=self.hides_usage, exact=exact)
 
     def _handle(self, effect: Any) -> Generator[Any, Any, Any]:
         if isinstance(effect, RunTools):

@@ -36,6 +36,7 @@ from dragoman_gateway.running.metrics import RequestRecord
 from dragoman_gateway.turn import other_wire
 from dragoman_gateway.turn.other_wire import OtherWireSettings
 from dragoman_gateway.turn.recall import LabelStore, UnknownHistory
+from dragoman_gateway.turn.usage_chunk import ask_for_usage
 from dragoman_gateway.wires import Wire
 
 
@@ -121,9 +122,13 @@ class ClientRequest:
         if self.kept is not None:
             context.kept_history, context.kept_tools = self.kept.decoded, self.kept.field("tools")
 
-    def body_for(self, adapter: Adapter) -> bytes | None:
-        """Return the bytes for a model of the same provider; None if the request has to be encoded."""
-        return replace_model(self.body, self.fields, adapter.model)
+    def body_for(self, adapter: Adapter, *, asks_for_usage: bool, exact: bool) -> bytes | None:
+        """Return the bytes for a model of the same provider, with the changes that it needs; None if the request has to
+        be encoded. ``asks_for_usage``: of a stream, the counts are wanted here. ``exact``: no field is renamed."""
+        body = replace_model(self.body, self.fields, adapter.model)
+        if self.wire.renames_fields and not exact:
+            body = rename_fields(body, self.fields, adapter.capabilities.wire.get(_RENAMED, {}))
+        return ask_for_usage(body, self.fields) if asks_for_usage else body
 
 
 @dataclass(kw_only=True)
@@ -139,6 +144,8 @@ class ReadRequest:
     tools: list[ToolDefinition] = field(init=False)
     options: AdapterOptions = field(init=False)
     """Those of a session: without the schema of the answer."""
+    kinds: set[type] = field(init=False)
+    """The classes of all blocks."""
     may_pass: bool = field(init=False)
     """Whether the client's bytes may go to a provider of its wire."""
 
@@ -176,23 +183,23 @@ class ReadRequest:
             options = replace(options, stream=request.stream)
         if passed := wire.headers.to_provider(request.headers):
             options = replace(options, headers={**options.headers, wire.provider: passed})
+        self.kinds = {type(block) for message in messages for block in message.content}
         # Every provider of such a wire refuses thinking without a signature.
-        unsigned = wire.signs_thinking and any(
-            isinstance(block, ThinkingBlock) and not block.signature
-            for message in messages
-            if message.role is Role.ASSISTANT
-            for block in message.content
+        unsigned = (
+            wire.signs_thinking
+            and ThinkingBlock in self.kinds
+            and any(
+                isinstance(block, ThinkingBlock) and not block.signature
+                for message in messages
+                if message.role is Role.ASSISTANT
+                for block in message.content
+            )
         )
         self.may_pass = not (unsigned or holds_state(request.body))
         self.messages, self.tools, self.read_options = tuple(messages), tools, options
         # The client checks the answer: a session that knew the schema would ask again.
         self.options = options if options.output_schema is None else replace(options, output_schema=None)
         self.is_read = True
-
-    def rename_fields(self, body: bytes, adapter: Adapter) -> bytes:
-        """Return the client's bytes with the names of fields that the model wants."""
-        names = None if self.resources.exact_bytes else adapter.capabilities.wire.get(_RENAMED)
-        return rename_fields(body, self.request.fields, names) if names else body
 
     @property
     def is_long(self) -> bool:

@@ -42,7 +42,7 @@ from dragoman_gateway.errors import ServerStateError
 from dragoman_gateway.models.deployments import Deployment
 from dragoman_gateway.turn.in_session import InSession
 from dragoman_gateway.turn.request import ClientRequest, ReadRequest, RequestResources, refuse_losses
-from dragoman_gateway.turn.usage_chunk import ask_for_usage, lacks_usage
+from dragoman_gateway.turn.usage_chunk import lacks_usage
 
 
 class Through(ProviderRequest):
@@ -106,7 +106,7 @@ def _encode(target: Adapter, read: ReadRequest, context: RequestContext) -> Wire
     return request
 
 
-_OF_TEXT = frozenset({TextBlock, ToolUseBlock, ThinkingBlock})
+_OF_TEXT = frozenset({TextBlock, ThinkingBlock, ToolUseBlock, ToolResultBlock})
 _ROLES = ("user", "assistant", "system", "developer", "tool", "function")
 _THINKING = re.compile(rb'"type"\s*:\s*"thinking"')
 
@@ -216,9 +216,21 @@ class Turn:
             or not ProviderRequest.is_possible(client.config, target)
             or not (resources.may_ask is None or resources.may_ask(model))
         )
-        body = None if needs_session or self._must_read() else self.request.body_for(target)
+        governors, body = resources.governors, None
+        if not (needs_session or self._must_read()):
+            hides_usage = bool(governors) and wire.asks_for_usage and lacks_usage(self.request.fields)
+            body = self.request.body_for(target, asks_for_usage=hides_usage, exact=resources.exact_bytes)
         if body is not None:
-            self.way = self._pass_through(client, body)
+            self.way = Through.of_bytes(
+                client.config,
+                target,
+                body,
+                headers=wire.headers.to_provider(self.request.headers),
+                stream=self.request.stream,
+                governors=governors,
+                measure=partial(read.measure, target),
+            )
+            self.way.hides_usage = hides_usage
             self.request.record.asked = model
             return
         read.read()
@@ -231,24 +243,6 @@ class Turn:
             # Each deployment has a session of its own, so that each can be stored.
             session_id = read.context.session_id if is_first else None
             self.way = InSession(read, target, client, path=self._path, session_id=session_id)
-
-    def _pass_through(self, client: AsyncClient, body: bytes) -> Through:
-        """Return the way that sends the client's bytes, with the changes that the present deployment needs."""
-        request, wire, governors = self.request, self.request.wire, self._resources.governors
-        if wire.renames_fields:
-            body = self.read.rename_fields(body, self._target)
-        hides_usage = bool(governors) and wire.asks_for_usage and lacks_usage(request.fields)
-        way = Through.of_bytes(
-            client.config,
-            self._target,
-            ask_for_usage(body, request.fields) if hides_usage else body,
-            headers=wire.headers.to_provider(request.headers),
-            stream=request.stream,
-            governors=governors,
-            measure=partial(self.read.measure, self._target),
-        )
-        way.hides_usage = hides_usage
-        return way
 
     def _must_read(self) -> bool:
         """Whether the request needs what a session does with its messages."""
@@ -282,26 +276,23 @@ def _is_plain(read: ReadRequest) -> bool:
     """Whether a request asks for a reply to texts, calls and their results, and no more. It needs nothing that only a
     session does, such as reading files, running tools and going on without an expired container: the calls are the
     client's."""
-    options, tools = read.options, read.tools
     return (
-        options.server_state is None
-        and options.background is None
-        and all(type(tool) is ToolDefinition for tool in tools)
-        and _hold_texts(read.messages)
+        read.options.server_state is None
+        and read.options.background is None
+        and all(type(tool) is ToolDefinition for tool in read.tools)
+        and read.kinds <= _OF_TEXT
+        and (ToolResultBlock not in read.kinds or _have_text_results(read.messages))
     )
 
 
-def _hold_texts(messages: Sequence[Message]) -> bool:
-    """Whether messages have texts, calls, and results of texts alone. These are plain loops: they read the whole
-    history."""
+def _have_text_results(messages: Sequence[Message]) -> bool:
+    """Whether all results are texts. The loops are plain ones: they read the whole history."""
     for message in messages:
         for block in message.content:
             if type(block) is ToolResultBlock:
                 for part in block.content:
                     if type(part) is not TextBlock:
                         return False
-            elif type(block) not in _OF_TEXT:
-                return False
     return True
 
 
