@@ -246,8 +246,7 @@ class InSession:
         read = self._read
         self._asks_client_wire = adapter.provider == read.request.wire.provider
         if not self._asks_client_wire:
-            prices = read.context.prices or price_table()
-            messages, _, options = read.for_other_wire((messages, tools, options), adapter, prices)
+            messages, options = read.for_other_wire(adapter, messages, tools, options)
         if self._asks_client_wire or read.resources.strict:
             adapter = self._relay.adapter(adapter, tools)
         if (schema := read.read_options.output_schema) is not None:

@@ -21,7 +21,8 @@ from dragoman.blocks import ThinkingBlock
 from dragoman.errors import DragomanError, InvalidRequestError
 from dragoman.limits import Governor, MaxUsage, MeasureUsage, max_usage
 from dragoman.messages import Role
-from dragoman_gateway.access import Caller, Prices
+from dragoman.pricing import price_table
+from dragoman_gateway.access import Caller
 from dragoman_gateway.bodies.model_name import rename_fields, replace_model
 from dragoman_gateway.bodies.repeated import HISTORIES, KeptBody
 from dragoman_gateway.errors import ClientError
@@ -83,8 +84,6 @@ class RequestResources:
 
 _LONG = 2_000
 """Messages and tools."""
-Content = tuple[Sequence[Message], Sequence[ToolDefinition], AdapterOptions]
-"""The messages, tools and options of a request."""
 _RENAMED = "renamed_fields"
 """The fact of a model about fields that it takes by another name alone."""
 
@@ -227,17 +226,18 @@ class ReadRequest:
         self.request.add_kept(context)
         return max_usage(target, *self.adapter.from_wire_request(self.request.fields, context))
 
-    def for_other_wire(self, content: Content, adapter: Adapter, prices: Prices) -> Content:
-        """Return the request as a provider of another wire gets it. Raises InvalidRequestError."""
-        messages, tools, options = content
+    def for_other_wire(
+        self, adapter: Adapter, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
+    ) -> tuple[Sequence[Message], AdapterOptions]:
+        """Return the messages and the options as a provider of another wire gets them. Raises InvalidRequestError."""
         wire, settings, losses = self.request.wire, self.resources.other_wire, self.context.losses
         messages = other_wire.messages_for(adapter, messages, wire, settings, losses)
         options = other_wire.options_for(adapter, options, tools, wire, self.request.fields, losses)
         if settings.cap_output:
-            options = other_wire.cap_output(adapter, options, prices, losses)
+            options = other_wire.cap_output(adapter, options, self.context.prices or price_table(), losses)
         if settings.estimate_start and wire.announces_tokens and options.stream:
             self.context.estimated_input_tokens = adapter.estimate_input_tokens(messages, tools)
-        return messages, tools, options
+        return messages, options
 
     def write(self, message: Message) -> WireResponse:
         """Return a whole reply in the client's wire."""

@@ -98,9 +98,8 @@ def _encode(target: Adapter, read: ReadRequest, context: RequestContext) -> Wire
     """Encode an attempt. Raises InvalidRequestError."""
     if (kept := read.request.kept) is not None:
         context.encode_cache = kept.encodings
-    prices = read.context.prices or price_table()
-    messages, tools, options = read.for_other_wire((read.messages, read.tools, read.read_options), target, prices)
-    request = target.to_wire(messages, tools, options.with_context(context))
+    messages, options = read.for_other_wire(target, read.messages, read.tools, read.read_options)
+    request = target.to_wire(messages, read.tools, options.with_context(context))
     if read.resources.strict:
         refuse_losses(request)
     return request
