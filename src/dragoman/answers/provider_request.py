@@ -79,10 +79,11 @@ class ProviderRequest:
         measure: MeasureUsage | None = None,
         session_id: str = "",
         tool_ids: ToolIdMap | None = None,
+        is_long: bool = False,
     ) -> None:
         """``config`` is that of the client that sends. ``read`` is `Adapter.from_wire_response` if it is not given.
         ``governors`` let each attempt start, and ``measure`` estimates for them what it may use. ``session_id`` and
-        ``tool_ids`` are those of the reply.
+        ``tool_ids`` are those of the reply. ``is_long``: another thread encodes, because it would hold up others.
 
         Raises ConfigurationError if the client is closed, if its settings need a session (`is_possible`), or if there
         are governors without a measure.
@@ -107,6 +108,7 @@ class ProviderRequest:
         self._skims = self._passes = False
         self._session_id = session_id
         self._tool_ids = tool_ids
+        self._is_long = is_long
         self._received: list[bytes] = []
         self.response: WireResponse | None = None
         """The whole reply, as it arrived."""
@@ -180,7 +182,7 @@ class ProviderRequest:
         try:
             # The body may be long: nothing here refers to it while the reply is awaited.
             self.response = response = await self._transports.get(self._adapter).send(
-                self._adapter, self._encode_attempt(context), retries=retries
+                self._adapter, await self._encode_attempt(context), retries=retries
             )
         except DragomanError as error:
             return self._note(Failed(error))
@@ -229,7 +231,7 @@ class ProviderRequest:
                     transport = self._transports.get(self._adapter)
                     sending = transport.stream(
                         self._adapter,
-                        self._encode_attempt(context),
+                        await self._encode_attempt(context),
                         retries=retries,
                     )
                     async with sending as response:
@@ -300,9 +302,9 @@ class ProviderRequest:
         context.started_at = context.clock()
         return context
 
-    def _encode_attempt(self, context: RequestContext) -> WireRequest:
+    async def _encode_attempt(self, context: RequestContext) -> WireRequest:
         try:
-            request = self._encode(context)
+            request = await asyncio.to_thread(self._encode, context) if self._is_long else self._encode(context)
         except DragomanError as error:
             error.sent = False
             raise

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from dragoman_gateway.server.process import tune_memory
+from dragoman_gateway.server.process import collect_old_objects, tune_memory
 from tests.benchmarks.agents.gateway import ask, gateway
 from tests.benchmarks.agents.requests import body, tools, wire_messages
 from tests.benchmarks.gateway.servers import resident_bytes
@@ -68,6 +68,7 @@ async def _soak(seconds: float, rate: float) -> tuple[list[tuple[float, int, int
     async def sample(parts: Any, begin: float) -> None:
         while (now := time.monotonic()) < begin + seconds:
             samples.append((now - begin, resident_bytes(os.getpid()), parts.size))
+            collect_old_objects(is_busy=bool(app.state.gateway.in_flight))  # as a server does
             await asyncio.sleep(min(1.0, seconds / 50))
 
     async with app.router.lifespan_context(app):

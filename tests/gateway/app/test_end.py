@@ -205,3 +205,14 @@ def test_a_signal_that_arrives_twice_at_once_is_one(monkeypatch: pytest.MonkeyPa
     server.handle_exit(signal.SIGINT, None)
     assert asyncio.run(server.on_tick(1))
     assert server.force_exit
+
+
+def test_old_objects_are_looked_at_when_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search stops all threads. It waits for a moment without requests, but not for ever."""
+    found: list[tuple[int, bool]] = []
+    for searches in (1, 20, 100):
+        for is_busy in (False, True):
+            monkeypatch.setattr(process.gc, "get_count", lambda searches=searches: (0, 0, searches))
+            monkeypatch.setattr(process.gc, "collect", lambda case=(searches, is_busy): found.append(case))
+            process.collect_old_objects(is_busy=is_busy)
+    assert found == [(20, False), (100, False), (100, True)]

@@ -1,13 +1,16 @@
-"""Texts for a provider of another wire need no session: what is sent and answered is as with one."""
+"""Texts and calls for a provider of another wire need no session: what is sent and answered is as with one."""
 
 import json
+import re
 from typing import Any
 
 import httpx
 import pytest
 
 from dragoman import AsyncClient, Budget
-from dragoman.testing.faults.server import ServerScript, json_reply
+from dragoman.testing.faults.server import ServerScript, json_reply, sse_reply
+from tests.benchmarks.wires import WIRES
+from tests.gateway.repeated.requests import growing, history_of, recorded_clients, written_agents
 from tests.gateway.upstream import PATHS, PROVIDERS, gateway_before, question, streamed_reply, whole_reply
 from tests.tables import each_row
 
@@ -64,6 +67,56 @@ def test_losses_are_those_of_a_session(strict: bool) -> None:
     assert any(losses for _, losses, _ in direct[0])
 
 
+AGENTS = {wire: body for wire, body in written_agents() if wire in PATHS}
+_NEW_ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}|[0-9a-f]{24,32}")
+_TIME = re.compile(r'"(created|created_at|completed_at)":[0-9.]+')
+
+
+def requests_of(wire: str) -> list[dict[str, Any]]:
+    """The requests of an agent at each place of its conversation, and such with faults."""
+    body, name = AGENTS[wire], history_of(wire)
+    history, tools = body[name], body["tools"]
+    return [
+        *growing(wire, body, 12),
+        {**body, name: history[2:]},  # results without their calls
+        {**body, name: history[:2] + history[3:]},  # calls without their results
+        {**body, "tools": []},
+        {**body, "tools": [*tools, *tools]},
+        {**body, name: [*history, {"role": "assistant", "content": "It is"}]},
+    ]
+
+
+def streamed_exchanges(wire: str, other: str, asked: list[dict[str, Any]], **settings: Any) -> list[Any]:
+    """As `exchanges`, of streams: a text and a call in turn."""
+    texts, calls = (
+        WIRES[other].text_stream(["In ", "Bern."]),
+        WIRES[other].call_stream(['{"path":"1"}', '{"path":"2"}']),
+    )
+    script = [sse_reply(b"".join(texts)), sse_reply(b"".join(calls))] * len(asked)
+    with gateway_before(script, models={"house": f"{PROVIDERS[other]}:some-model"}, **settings) as (url, server):
+        replies = [httpx.post(url + PATHS[wire], json={**each, "stream": True}) for each in asked]
+        sent = [(request.path, request.body) for request in server.requests]
+    got = [(each.status_code, _TIME.sub("", _NEW_ID.sub("", each.text))) for each in replies]
+    return [got, sent]
+
+
+@each_row(("wire", "other"), [("chat", "messages"), ("messages", "chat"), ("responses", "chat")])
+def test_an_agent_is_answered_as_in_a_session(wire: str, other: str, exhaustive: bool) -> None:
+    """Whatever its conversation holds, and wherever it ends; whole replies and streams; texts and calls."""
+    asked = [{**each, "model": "house"} for each in requests_of(wire)]
+    script = [whole_reply(other)] * len(asked)
+    direct, session = (exchanges(script, wire, other, asked, client=client) for client in ({}, WITH_SESSION))
+    assert direct == session
+    statuses = [status for status, *_ in direct[0]]
+    assert statuses.count(400) == 1  # of two tools with one name
+    assert statuses.count(200) == len(statuses) - 1
+    if exhaustive:
+        asked += [{**body, "model": "house"} for name, body in recorded_clients() if name == wire]
+    direct, session = (streamed_exchanges(wire, other, asked, client=client) for client in ({}, WITH_SESSION))
+    assert direct == session
+    assert any("write" in text for _, text in direct[0])
+
+
 STREAMS = {
     "/v1beta/models/house:streamGenerateContent?alt=sse": {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
     "/api/chat": {"model": "house", "messages": [{"role": "user", "content": "Hi"}]},
@@ -88,10 +141,11 @@ def test_no_session_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a session was made")
 
     monkeypatch.setattr(AsyncClient, "session", refuse)
-    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
-    asked = [question("chat", "house"), question("chat", "house", tools=[tool])]
-    got, *_ = exchanges([whole_reply("messages")], "chat", "messages", asked)
-    assert [status for status, *_ in got] == [200, 500]
+    picture = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+    shown = {**question("chat", "house"), "messages": [{"role": "user", "content": [picture]}]}
+    asked = [question("chat", "house"), {**AGENTS["chat"], "model": "house"}, shown]
+    got, *_ = exchanges([whole_reply("messages")] * 2, "chat", "messages", asked)
+    assert [status for status, *_ in got] == [200, 200, 500]
 
 
 def test_the_next_place_is_asked_as_with_a_session() -> None:

@@ -1,6 +1,7 @@
 """A gateway that keeps what agents repeat does what one does that keeps nothing."""
 
 import asyncio
+import gc
 import json
 from typing import Any
 
@@ -8,6 +9,7 @@ import httpx
 import pytest
 
 from dragoman import AsyncClient
+from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.policy import Extensions, Pipeline, Step, hook
 from dragoman.policy.labels import with_labels
 from dragoman_gateway import GatewaySettings, create_app
@@ -94,6 +96,19 @@ def test_the_next_request_of_an_agent_costs_what_is_new_in_it() -> None:
         return two - one
 
     assert counted() < counted(max_repeated=0) / 3
+
+
+@pytest.mark.parametrize("judged", [False, True])
+def test_a_request_ends_without_the_collector(judged: bool) -> None:
+    """Nothing of a request refers to itself: a long one would stay in memory, and stop all threads when it is found."""
+    gc.collect()
+    gc.disable()
+    try:
+        asyncio.run(_run(_Seen(), "messages", REQUESTS, judged=judged))
+        left = [type(each) for each in gc.get_objects() if type(each) is RequestBuilder]
+    finally:
+        gc.enable()
+    assert left == []
 
 
 def test_who_deletes_a_response_deletes_what_is_kept_of_its_request(monkeypatch: pytest.MonkeyPatch) -> None:

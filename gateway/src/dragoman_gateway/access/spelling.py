@@ -2,15 +2,14 @@
 gateway found."""
 
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from dragoman_gateway.access.wire_fields import wire_objects
 from dragoman_gateway.errors import ClientError
+from dragoman_gateway.toml import load_table
 
 _GOOGLE = "google"
 _CAPITAL = re.compile(r"(?<!^)[A-Z]")
@@ -50,7 +49,7 @@ def check_spelling(fields: dict[str, Any], wire: str) -> None:
 @cache
 def _names(of_google: bool) -> _Names:
     """Return the names of Google's wire, or of all others: each has some that servers of another one know too."""
-    table = tomllib.loads(files("dragoman_gateway.wires").joinpath("field_names.toml").read_text("utf-8"))
+    table = load_table("wires/field_names.toml")
     found = {name for wire, names in table.items() if (wire == _GOOGLE) is of_google for name in names.split()}
     # Google reads a name in camelCase and in snake_case.
     fold = (lambda name: name.replace("_", "").casefold()) if of_google else str.casefold

@@ -1,13 +1,13 @@
 """The objects of a request whose fields its wire names, and not a client, a tool or a model."""
 
-import tomllib
-from collections.abc import Iterator, Mapping
-from importlib.resources import files
+from collections.abc import Iterator
 from typing import Any
+
+from dragoman_gateway.toml import load_table
 
 _CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 """Blocks whose input is of a tool, and names what it likes."""
-FIELDS: Mapping[str, Any] = tomllib.loads(files("dragoman_gateway.access").joinpath("fields.toml").read_text("utf-8"))
+FIELDS = load_table("access/fields.toml")
 _FREE = frozenset(FIELDS["free"])
 
 

@@ -22,6 +22,7 @@ from dragoman_gateway.running.hops import mark_hop
 from dragoman_gateway.running.metrics import PRESENT_REQUEST, RequestRecord, new_request_id
 from dragoman_gateway.running.services import RequestServices, check_caller
 from dragoman_gateway.running.shares import Share, name_holder, name_owner
+from dragoman_gateway.server.logs import log_request
 from dragoman_gateway.stored.turn import StoredTurn
 from dragoman_gateway.turn.answer import answer_streamed, answer_whole
 from dragoman_gateway.turn.errors import error_response
@@ -117,7 +118,8 @@ class Endpoint:
         except Exception as error:
             await self._fail(error, record, send)
         finally:
-            self._gateway.finish(record)
+            self._gateway.metrics.end(record)
+            log_request(record)
             if exchange is not None:
                 if exchange.holds_share:
                     exchange.share.close()
@@ -166,7 +168,8 @@ class Endpoint:
                 await self._answer(exchange, turn, receive, exchange.services.recording(turn.request, send))
             finally:
                 share.close()
-                self._gateway.finish(record)
+                self._gateway.metrics.end(record)
+                log_request(record)
                 await generation.leave()
 
         try:

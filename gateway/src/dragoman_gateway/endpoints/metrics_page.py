@@ -1,11 +1,7 @@
 """The page of ``/metrics``: the counts of all workers, and the state at this moment."""
 
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from importlib.resources import files
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -15,6 +11,7 @@ from prometheus_client.utils import floatToGoString
 
 from dragoman_gateway.running.board import Status
 from dragoman_gateway.running.metrics import SECONDS, Metrics
+from dragoman_gateway.toml import load_table
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -30,14 +27,14 @@ def _counted(status: Status) -> Iterator[Metric]:
     """Yield the metrics of the requests that have ended."""
     metrics = Metrics()
     metrics.add(status.metrics)
-    for name, each in _table()["counters"].items():
+    for name, each in load_table("endpoints/metrics.toml")["counters"].items():
         counter = CounterMetricFamily(f"dragoman_{name}", each["text"], labels=each["labels"])
         for labels, numbers in metrics.series(name).items():
             for label, number in numbers.items():
                 counter.add_metric((*labels, label), float(number))
         yield counter
     bounds = [*map(floatToGoString, SECONDS), "+Inf"]
-    for name, each in _table()["histograms"].items():
+    for name, each in load_table("endpoints/metrics.toml")["histograms"].items():
         histogram = HistogramMetricFamily(f"dragoman_{name}", each["text"], labels=each["labels"])
         for labels, numbers in metrics.series(each["time"]).items():
             ranges = accumulate(numbers.get(str(place), 0) for place in range(len(bounds)))
@@ -57,16 +54,11 @@ def _present(status: Status) -> Iterator[Metric]:
         "database_busy": {(lane, wait): each for lane, waits in status.busy.items() for wait, each in waits.items()},
         "configuration": dict.fromkeys(status.workers.items(), 1),
     }
-    for name, each in _table()["gauges"].items():
+    for name, each in load_table("endpoints/metrics.toml")["gauges"].items():
         gauge = GaugeMetricFamily(f"dragoman_{name}", each["text"], labels=each["labels"])
         for labels, number in values[name].items():
             gauge.add_metric(labels, number)
         yield gauge
-
-
-@cache
-def _table() -> Mapping[str, Any]:
-    return tomllib.loads(files("dragoman_gateway.endpoints").joinpath("metrics.toml").read_text("utf-8"))
 
 
 class _Page(Collector):

@@ -1,12 +1,12 @@
 """The OpenAPI document. Bodies are those of the providers' own references, so they are described by links."""
 
 import re
-import tomllib
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from importlib.resources import files
 from typing import Any
+
+from dragoman_gateway.toml import load_table
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
@@ -18,7 +18,7 @@ def openapi() -> dict[str, Any]:
         own_version = version("dragoman-gateway")
     except PackageNotFoundError:  # run from its sources
         own_version = "0"
-    table = tomllib.loads(files("dragoman_gateway.endpoints").joinpath("openapi.toml").read_text("utf-8"))
+    table = load_table("endpoints/openapi.toml")
     paths: dict[str, dict[str, Any]] = {}
     for operation in table["operations"]:
         described = _describe(operation, table["statuses"])

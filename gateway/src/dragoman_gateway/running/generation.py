@@ -38,10 +38,9 @@ from dragoman_gateway.models.names import Models
 from dragoman_gateway.running.board import Board, Status, total
 from dragoman_gateway.running.deferred_store import DeferredStore
 from dragoman_gateway.running.hops import new_mark
-from dragoman_gateway.running.metrics import Metrics, RequestRecord
+from dragoman_gateway.running.metrics import Metrics
 from dragoman_gateway.running.services import Services
 from dragoman_gateway.running.state_keys import state_keys
-from dragoman_gateway.server.logs import log_request
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.turn.request import RequestResources
 from dragoman_gateway.wires import WIRES
@@ -305,11 +304,6 @@ class Gateway:
             raise UnavailableError("the store of this gateway does not answer: try again", retry_after=RETRY_SECONDS)
         current.in_flight += 1
         return current
-
-    def finish(self, record: RequestRecord) -> None:
-        """Count a request that has ended, and log it."""
-        self.metrics.end(record)
-        log_request(record)
 
     def drain(self) -> None:
         """Accept no more requests. Those that have begun are answered."""

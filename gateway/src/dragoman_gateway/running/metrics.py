@@ -133,7 +133,25 @@ class Metrics:
         if record.first_at is not None:
             times["first"] = record.first_at - record.started_at
         self._count_series(record, times)
-        self._count_figures(record, times)
+        status, usages = record.status, record.usages
+        model = record.asked or (record.model if status < 400 else "")
+        figures = self._figures_of(self._clock().date().isoformat(), model, record.key_id or "")
+        figures["requests"] += 1
+        figures["losses"] += len(record.losses)
+        if record.broken or status == 0 or status >= 400:
+            figures["errors"] += 1
+            known = f"status {status}" if status >= 400 else "left by the client"
+            figures[f"failures {record.error or known}"] += 1
+            times = {name: seconds for name, seconds in times.items() if name == "first"}
+        for name, seconds in times.items():
+            figures[f"{name} {math.floor(math.log(max(seconds, _SHORTEST)) / _STEP)}"] += 1
+        for usage in usages:
+            figures["input_tokens"] += usage.prompt_tokens
+            figures["output_tokens"] += usage.output_tokens
+            if usage.cost_usd is None:
+                figures["unpriced"] += 1
+            else:
+                figures["usd"] += usage.cost_usd
 
     def _count_series(self, record: RequestRecord, times: Mapping[str, float]) -> None:
         series, wire, model, status = self._series, record.wire, record.model, record.status
@@ -159,27 +177,6 @@ class Metrics:
                 series["unpriced",][model] += 1
             else:
                 series["cost_usd",][model] += usage.cost_usd
-
-    def _count_figures(self, record: RequestRecord, times: Mapping[str, float]) -> None:
-        status, usages = record.status, record.usages
-        model = record.asked or (record.model if status < 400 else "")
-        figures = self._figures_of(self._clock().date().isoformat(), model, record.key_id or "")
-        figures["requests"] += 1
-        figures["losses"] += len(record.losses)
-        if record.broken or status == 0 or status >= 400:
-            figures["errors"] += 1
-            known = f"status {status}" if status >= 400 else "left by the client"
-            figures[f"failures {record.error or known}"] += 1
-            times = {name: seconds for name, seconds in times.items() if name == "first"}
-        for name, seconds in times.items():
-            figures[f"{name} {math.floor(math.log(max(seconds, _SHORTEST)) / _STEP)}"] += 1
-        for usage in usages:
-            figures["input_tokens"] += usage.prompt_tokens
-            figures["output_tokens"] += usage.output_tokens
-            if usage.cost_usd is None:
-                figures["unpriced"] += 1
-            else:
-                figures["usd"] += usage.cost_usd
 
     def _figures_of(self, day: str, model: str, key_id: str) -> dict[str, Any]:
         """Return the figures of a group, which may be that of all others."""

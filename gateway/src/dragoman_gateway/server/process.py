@@ -22,9 +22,12 @@ from dragoman_gateway.server.protocol import Connections
 
 logger = get_logger("dragoman.gateway")
 
-_YOUNG_OBJECTS, _YOUNG_SEARCHES = 10_000, 50
+_YOUNG_OBJECTS, _YOUNG_SEARCHES, _NEVER = 10_000, 2, 2**31 - 1
 """New objects between two searches for cycles, and such searches between two among what outlived one. A search stops
-all threads: one takes a few milliseconds, and one among the 250,000 objects of a request of 10,000 messages fifty."""
+all threads: these take a few milliseconds each, and one among all the objects of a request of 10,000 messages a
+hundred."""
+_SEARCHES_IF_IDLE, _SEARCHES_IF_BUSY = 15, 75
+"""Searches after which all objects are looked at. Each leaves 30,000 old ones at most."""
 _MMAP_THRESHOLD, _LARGE_BLOCK = -3, 4 * 1024 * 1024
 _SAME_SIGNAL_SECONDS = 1.0
 """A signal may arrive twice: a terminal and systemd send it to each process of a group, and the first process passes it
@@ -78,10 +81,10 @@ class Server(uvicorn.Server):
             logger.warning("the gateway stops when its requests are answered, after %g s at the latest", longest)
 
     async def on_tick(self, counter: int) -> bool:
-        if self._drains_until is not None:
-            busy = any(gateway.in_flight for gateway in Gateway.running)
-            if not busy or time.monotonic() > self._drains_until:
-                self.should_exit = True
+        is_busy = any(gateway.in_flight for gateway in Gateway.running)
+        if self._drains_until is not None and (not is_busy or time.monotonic() > self._drains_until):
+            self.should_exit = True
+        collect_old_objects(is_busy=is_busy)
         return await super().on_tick(counter)
 
     def _start_reload(self) -> None:
@@ -105,16 +108,23 @@ class Server(uvicorn.Server):
 
 def tune_memory() -> None:
     """Look for cycles less often, and never among what was loaded at the start: it took a third of the CPU of a
-    request. Nearly all objects of a request end without the collector. Cycles of streams grow old before they end, so
-    old objects are looked at soon after: there are few, without those of the start.
+    request. Nearly all objects of a request end without the collector. Among old objects, only `collect_old_objects`
+    looks for cycles.
 
     Give the memory of large bodies back when they end. The GNU C library would keep blocks of up to 32 MiB once it has
     freed one, in between those of other requests (mallopt(3), M_MMAP_THRESHOLD)."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_SEARCHES, 1)
+    gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_SEARCHES, _NEVER)
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BLOCK)
+
+
+def collect_old_objects(*, is_busy: bool) -> None:
+    """Look for cycles among all objects, if there are many new ones: at a moment at which nobody waits for an answer,
+    or if there is none for too long. Cycles of streams grow old before they end."""
+    if gc.get_count()[2] >= (_SEARCHES_IF_BUSY if is_busy else _SEARCHES_IF_IDLE):
+        gc.collect()
 
 
 def _allow_files() -> int:

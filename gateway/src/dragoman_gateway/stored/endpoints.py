@@ -12,14 +12,14 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dragoman.errors import InvalidRequestError, NotFoundError, OverloadedError
+from dragoman.errors import NotFoundError, OverloadedError
 from dragoman_gateway.access import Caller
 from dragoman_gateway.database import DatabaseUnavailableError
 from dragoman_gateway.running.shares import Share
 from dragoman_gateway.stored.background import Background
 from dragoman_gateway.stored.records import StoredResponse, is_id, with_own_ids
 from dragoman_gateway.stored.response_store import ResponseStore
-from dragoman_gateway.stored.turn import PROVIDER
+from dragoman_gateway.stored.turn import PROVIDER, invalid
 from dragoman_gateway.turn.replies import DisconnectWatcher
 
 _MAX_PAGE = 100
@@ -105,10 +105,10 @@ class StoredEndpoints:
         if request.query_params.get("stream") != "true":
             return JSONResponse(stored.response)
         if not stored.streamed:
-            raise _invalid("stream: only a response that was created with background and stream can be followed")
+            raise invalid("stream: only a response that was created with background and stream can be followed")
         after = request.query_params.get("starting_after", "-1")
         if not re.fullmatch(r"-1|[0-9]{1,9}", after):
-            raise _invalid("starting_after must be the number of an event")
+            raise invalid("starting_after must be the number of an event")
         events = self._background.follow(stored, int(after))
         return StreamingResponse(events, media_type="text/event-stream", headers={"cache-control": "no-cache"})
 
@@ -120,7 +120,7 @@ class StoredEndpoints:
 
     async def _cancel(self, request: Request, stored: StoredResponse) -> Response:
         if not stored.background:
-            raise _invalid("Cannot cancel a synchronous response.")
+            raise invalid("Cannot cancel a synchronous response.")
         current = await self._background.cancel(stored) if stored.is_open else stored
         return JSONResponse((current or stored).response)
 
@@ -128,16 +128,16 @@ class StoredEndpoints:
         query = request.query_params
         order, limit, after = query.get("order", "desc"), query.get("limit", str(_PAGE)), query.get("after")
         if order not in ("asc", "desc"):
-            raise _invalid("order must be asc or desc")
+            raise invalid("order must be asc or desc")
         if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit) <= _MAX_PAGE:
-            raise _invalid(f"limit must be a number from 1 to {_MAX_PAGE}")
+            raise invalid(f"limit must be a number from 1 to {_MAX_PAGE}")
         chain = await self._store.chain(stored.id, stored.owner) if stored.previous_id else []
         items = [item for each in chain[:-1] for item in (*each.listed_input(), *each.listed_output())]
         items = with_own_ids([*items, *stored.listed_input()])
         items = items if order == "asc" else items[::-1]
         ids = [item["id"] for item in items]
         if after is not None and after not in ids:
-            raise _invalid(f"after: there is no item '{_shorten(after)}' in this response")
+            raise invalid(f"after: there is no item '{_shorten(after)}' in this response")
         start = 0 if after is None else ids.index(after) + 1
         page, page_ids = items[start : start + int(limit)], ids[start : start + int(limit)]
         return JSONResponse(
@@ -179,10 +179,6 @@ class _RefusedWebSocket:
 def _shorten(text: str) -> str:
     """Return a text of a client for an error: short, and without characters that control a terminal or a header."""
     return re.sub(r"[^A-Za-z0-9_.:-]", "?", text[:80])
-
-
-def _invalid(message: str) -> InvalidRequestError:
-    return InvalidRequestError(message, provider=PROVIDER, status=400)
 
 
 async def _send_in_pieces(send: Send, message: Message) -> None:

@@ -99,9 +99,9 @@ async def read_turn(
     previous_id, background = fields.get("previous_response_id"), fields.get("background") is True
     stored = keeps and fields.get("store") is not False
     if previous_id is not None and not isinstance(previous_id, str):
-        raise _invalid("previous_response_id must be the id of a response")
+        raise invalid("previous_response_id must be the id of a response")
     if background and not stored:
-        raise _invalid("a background response is always stored, which this request or this gateway does not allow")
+        raise invalid("a background response is always stored, which this request or this gateway does not allow")
     sent, items = dict(fields), _input_items(fields.get("input"))
     references = [item["id"] for item in items if is_reference(item)]
     try:
@@ -144,7 +144,7 @@ async def _history(previous_id: str, owner: str, store: ResponseStore, room: Exp
     if chain is None:
         raise _not_found(not_found)
     if chain[-1].status not in CONTINUABLE:
-        raise _invalid(f"previous_response_id: the response is {chain[-1].status}, and only a complete one continues")
+        raise invalid(f"previous_response_id: the response is {chain[-1].status}, and only a complete one continues")
     return [item for each in chain for item in (*each.input, *each.output)]
 
 
@@ -154,13 +154,11 @@ async def _resolve(
     """Replace references to items by the items. As at the wire's provider, each is named once: so a request grows to no
     more than what is stored."""
     if repeated := [each for each, times in Counter(references).items() if times > 1]:
-        raise _invalid(f"Duplicate item found with id '{repeated[0]:.80}'. Name each item once.")
+        raise invalid(f"Duplicate item found with id '{repeated[0]:.80}'. Name each item once.")
     found = await store.find_items([each for each in references if is_id(each)], owner, room)
     for each in references:
         if each not in found:
-            raise InvalidRequestError(
-                f"Item with id '{each:.80}' not found. {_NOT_KEPT}", provider=PROVIDER, status=400
-            )
+            raise invalid(f"Item with id '{each:.80}' not found. {_NOT_KEPT}")
     return [found[item["id"]] if is_reference(item) else item for item in items]
 
 
@@ -182,5 +180,6 @@ def _not_found(message: str) -> InvalidRequestError:
     return InvalidRequestError(message, provider=PROVIDER, status=400, code="previous_response_not_found")
 
 
-def _invalid(message: str) -> InvalidRequestError:
+def invalid(message: str) -> InvalidRequestError:
+    """Return a refusal as the provider of the wire words it."""
     return InvalidRequestError(message, provider=PROVIDER, status=400)

@@ -29,10 +29,7 @@ from dragoman_gateway.errors import ModelDeniedError
 from dragoman_gateway.turn.policy import policy_extensions, unread_texts
 from dragoman_gateway.turn.recall import Recall
 from dragoman_gateway.turn.request import ReadRequest, refuse_losses
-from dragoman_gateway.turn.usage_chunk import ask_for_usage, lacks_usage
-
-_LONG = 2_000
-"""Messages and tools of a request whose session is made in another thread."""
+from dragoman_gateway.turn.usage_chunk import lacks_usage
 
 
 class InSession:
@@ -158,9 +155,7 @@ class InSession:
         if self._recall is not None:
             labels = await self._recall.labels(self._read.messages, self._read.resources.unknown_history)
         new_session = partial(self._new_session, labels=labels)
-        # A session looks through its history, and many tools, which would hold up the requests of others.
-        is_long = len(self._read.messages) + len(self._read.tools) >= _LONG
-        self._session: AsyncSession = (await asyncio.to_thread(new_session)) if is_long else new_session()
+        self._session: AsyncSession = await asyncio.to_thread(new_session) if self._read.is_long else new_session()
         await self._judge_unread()
 
     async def note_labels(self, message: Message) -> None:
@@ -216,13 +211,11 @@ class InSession:
         return self._asks_client_wire and self._relay.relayed
 
     def _body_for(self, adapter: Adapter) -> bytes | None:
-        request = self._read.request
-        if adapter.provider != request.wire.provider or not self._read.may_pass:
+        read = self._read
+        if adapter.provider != read.request.wire.provider or not read.may_pass:
             return None
-        body = request.body_for(adapter)
-        if body is not None and request.wire.renames_fields:
-            body = self._read.rename_fields(body, adapter)
-        return ask_for_usage(body, request.fields) if body is not None and self.hides_usage else body
+        exact = read.resources.exact_bytes
+        return read.request.body_for(adapter, asks_for_usage=self.hides_usage, exact=exact)
 
     def _handle(self, effect: Any) -> Generator[Any, Any, Any]:
         if isinstance(effect, RunTools):
@@ -253,8 +246,7 @@ class InSession:
         read = self._read
         self._asks_client_wire = adapter.provider == read.request.wire.provider
         if not self._asks_client_wire:
-            prices = read.context.prices or price_table()
-            messages, _, options = read.for_other_wire((messages, tools, options), adapter, prices)
+            messages, options = read.for_other_wire(adapter, messages, tools, options)
         if self._asks_client_wire or read.resources.strict:
             adapter = self._relay.adapter(adapter, tools)
         if (schema := read.read_options.output_schema) is not None:

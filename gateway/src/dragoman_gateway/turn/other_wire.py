@@ -3,12 +3,9 @@
 The fields that go along, or that ask for the provider's state, are those of shared_fields.toml and state_fields.toml.
 """
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -18,6 +15,7 @@ from dragoman.answers import LossKind, Severity
 from dragoman.errors import InvalidRequestError
 from dragoman.messages import CostStatus, TokenUsage
 from dragoman_gateway.access import Prices
+from dragoman_gateway.toml import load_table
 from dragoman_gateway.wires import Wire
 
 LATE_MARK = "[A message of the system, not of the user]\n"
@@ -72,10 +70,10 @@ def options_for(
     """Return the options of a client's request for a provider of another wire: with the fields that the provider has as
     well. ``fields`` are those of the request, and ``losses`` gets what that loses."""
     given = options.extra.get(adapter.provider, {})
-    names = _table("shared_fields.toml").get(wire.name, {}).get(adapter.provider, ())
+    names = load_table("wires/shared_fields.toml").get(wire.name, {}).get(adapter.provider, ())
     shared = {name: fields[name] for name in names if fields.get(name) is not None}
     losses[:] = [each for each in losses if each.reason.partition(":")[0] not in shared]
-    state = _table("state_fields.toml").get(adapter.provider)
+    state = load_table("wires/state_fields.toml").get(adapter.provider)
     if extra := {**(_state_fields(state, adapter, fields) if state else {}), **shared}:
         options = replace(options, extra={**options.extra, adapter.provider: {**extra, **given}})
     choice = fields.get("tool_choice")
@@ -131,11 +129,6 @@ def _state_fields(table: Mapping[str, Any], adapter: Adapter, fields: Mapping[st
 
 _REASONING = "reasoning"
 """The table of the fields for models that reason."""
-
-
-@cache
-def _table(name: str) -> Mapping[str, Mapping[str, Any]]:
-    return tomllib.loads(files("dragoman_gateway.wires").joinpath(name).read_text("utf-8"))
 
 
 def _mark_if_late(message: Message) -> Message:

@@ -21,7 +21,8 @@ from dragoman.blocks import ThinkingBlock
 from dragoman.errors import DragomanError, InvalidRequestError
 from dragoman.limits import Governor, MaxUsage, MeasureUsage, max_usage
 from dragoman.messages import Role
-from dragoman_gateway.access import Caller, Prices
+from dragoman.pricing import price_table
+from dragoman_gateway.access import Caller
 from dragoman_gateway.bodies.model_name import rename_fields, replace_model
 from dragoman_gateway.bodies.repeated import HISTORIES, KeptBody
 from dragoman_gateway.errors import ClientError
@@ -36,6 +37,7 @@ from dragoman_gateway.running.metrics import RequestRecord
 from dragoman_gateway.turn import other_wire
 from dragoman_gateway.turn.other_wire import OtherWireSettings
 from dragoman_gateway.turn.recall import LabelStore, UnknownHistory
+from dragoman_gateway.turn.usage_chunk import ask_for_usage
 from dragoman_gateway.wires import Wire
 
 
@@ -80,8 +82,8 @@ class RequestResources:
             self.deployments.report(deployment, error)
 
 
-Content = tuple[Sequence[Message], Sequence[ToolDefinition], AdapterOptions]
-"""The messages, tools and options of a request."""
+_LONG = 2_000
+"""Messages and tools."""
 _RENAMED = "renamed_fields"
 """The fact of a model about fields that it takes by another name alone."""
 
@@ -119,9 +121,13 @@ class ClientRequest:
         if self.kept is not None:
             context.kept_history, context.kept_tools = self.kept.decoded, self.kept.field("tools")
 
-    def body_for(self, adapter: Adapter) -> bytes | None:
-        """Return the bytes for a model of the same provider; None if the request has to be encoded."""
-        return replace_model(self.body, self.fields, adapter.model)
+    def body_for(self, adapter: Adapter, *, asks_for_usage: bool, exact: bool) -> bytes | None:
+        """Return the bytes for a model of the same provider, with the changes that it needs; None if the request has to
+        be encoded. ``asks_for_usage``: of a stream, the counts are wanted here. ``exact``: no field is renamed."""
+        body = replace_model(self.body, self.fields, adapter.model)
+        if self.wire.renames_fields and not exact:
+            body = rename_fields(body, self.fields, adapter.capabilities.wire.get(_RENAMED, {}))
+        return ask_for_usage(body, self.fields) if asks_for_usage else body
 
 
 @dataclass(kw_only=True)
@@ -137,6 +143,8 @@ class ReadRequest:
     tools: list[ToolDefinition] = field(init=False)
     options: AdapterOptions = field(init=False)
     """Those of a session: without the schema of the answer."""
+    kinds: set[type] = field(init=False)
+    """The classes of all blocks."""
     may_pass: bool = field(init=False)
     """Whether the client's bytes may go to a provider of its wire."""
 
@@ -168,16 +176,23 @@ class ReadRequest:
         messages, tools, options = self.adapter.from_wire_request(request.fields, self.context)
         if not messages:
             raise ClientError("the request has no messages")
+        if len({tool.name for tool in tools}) < len(tools):
+            raise ClientError("tools: two of them have the same name")
         if options.stream is not request.stream:  # Google's wire has it in the address
             options = replace(options, stream=request.stream)
         if passed := wire.headers.to_provider(request.headers):
             options = replace(options, headers={**options.headers, wire.provider: passed})
+        self.kinds = {type(block) for message in messages for block in message.content}
         # Every provider of such a wire refuses thinking without a signature.
-        unsigned = wire.signs_thinking and any(
-            isinstance(block, ThinkingBlock) and not block.signature
-            for message in messages
-            if message.role is Role.ASSISTANT
-            for block in message.content
+        unsigned = (
+            wire.signs_thinking
+            and ThinkingBlock in self.kinds
+            and any(
+                isinstance(block, ThinkingBlock) and not block.signature
+                for message in messages
+                if message.role is Role.ASSISTANT
+                for block in message.content
+            )
         )
         self.may_pass = not (unsigned or holds_state(request.body))
         self.messages, self.tools, self.read_options = tuple(messages), tools, options
@@ -185,10 +200,10 @@ class ReadRequest:
         self.options = options if options.output_schema is None else replace(options, output_schema=None)
         self.is_read = True
 
-    def rename_fields(self, body: bytes, adapter: Adapter) -> bytes:
-        """Return the client's bytes with the names of fields that the model wants."""
-        names = None if self.resources.exact_bytes else adapter.capabilities.wire.get(_RENAMED)
-        return rename_fields(body, self.request.fields, names) if names else body
+    @property
+    def is_long(self) -> bool:
+        """Whether to look through the messages and the tools would hold up the requests of others."""
+        return len(self.messages) + len(self.tools) >= _LONG
 
     @property
     def prompt(self) -> Message | None:
@@ -211,17 +226,18 @@ class ReadRequest:
         self.request.add_kept(context)
         return max_usage(target, *self.adapter.from_wire_request(self.request.fields, context))
 
-    def for_other_wire(self, content: Content, adapter: Adapter, prices: Prices) -> Content:
-        """Return the request as a provider of another wire gets it. Raises InvalidRequestError."""
-        messages, tools, options = content
+    def for_other_wire(
+        self, adapter: Adapter, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
+    ) -> tuple[Sequence[Message], AdapterOptions]:
+        """Return the messages and the options as a provider of another wire gets them. Raises InvalidRequestError."""
         wire, settings, losses = self.request.wire, self.resources.other_wire, self.context.losses
         messages = other_wire.messages_for(adapter, messages, wire, settings, losses)
         options = other_wire.options_for(adapter, options, tools, wire, self.request.fields, losses)
         if settings.cap_output:
-            options = other_wire.cap_output(adapter, options, prices, losses)
+            options = other_wire.cap_output(adapter, options, self.context.prices or price_table(), losses)
         if settings.estimate_start and wire.announces_tokens and options.stream:
             self.context.estimated_input_tokens = adapter.estimate_input_tokens(messages, tools)
-        return messages, tools, options
+        return messages, options
 
     def write(self, message: Message) -> WireResponse:
         """Return a whole reply in the client's wire."""

@@ -15,12 +15,25 @@ attributes:
 """
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from dragoman import Adapter, AsyncClient, Message, RequestContext, TextBlock, Usage, WireRequest, WireResponse
+from dragoman import (
+    Adapter,
+    AsyncClient,
+    Message,
+    RequestContext,
+    TextBlock,
+    ThinkingBlock,
+    ToolDefinition,
+    ToolResultBlock,
+    ToolUseBlock,
+    Usage,
+    WireRequest,
+    WireResponse,
+)
 from dragoman.answers import ProviderRequest, holds_state
 from dragoman.errors import ProviderError
 from dragoman.pricing import price_table
@@ -29,7 +42,7 @@ from dragoman_gateway.errors import ServerStateError
 from dragoman_gateway.models.deployments import Deployment
 from dragoman_gateway.turn.in_session import InSession
 from dragoman_gateway.turn.request import ClientRequest, ReadRequest, RequestResources, refuse_losses
-from dragoman_gateway.turn.usage_chunk import ask_for_usage, lacks_usage
+from dragoman_gateway.turn.usage_chunk import lacks_usage
 
 
 class Through(ProviderRequest):
@@ -47,7 +60,8 @@ class Through(ProviderRequest):
 
 
 class Direct(ProviderRequest):
-    """A provider of another wire is asked without a session: for texts, which need nothing that only a session does."""
+    """A provider of another wire is asked without a session: about texts, calls and results, which need nothing that
+    only a session does."""
 
     relays = passes = hides_usage = False
     keeps_request = True
@@ -64,6 +78,7 @@ class Direct(ProviderRequest):
             measure=partial(read.measure, target),
             session_id=read.context.session_id,
             tool_ids=read.context.tool_ids,
+            is_long=read.is_long,
         )
         self._request = read
 
@@ -83,14 +98,14 @@ def _encode(target: Adapter, read: ReadRequest, context: RequestContext) -> Wire
     """Encode an attempt. Raises InvalidRequestError."""
     if (kept := read.request.kept) is not None:
         context.encode_cache = kept.encodings
-    prices = read.context.prices or price_table()
-    messages, tools, options = read.for_other_wire((read.messages, read.tools, read.read_options), target, prices)
-    request = target.to_wire(messages, tools, options.with_context(context))
+    messages, options = read.for_other_wire(target, read.messages, read.tools, read.read_options)
+    request = target.to_wire(messages, read.tools, options.with_context(context))
     if read.resources.strict:
         refuse_losses(request)
     return request
 
 
+_OF_TEXT = frozenset({TextBlock, ThinkingBlock, ToolUseBlock, ToolResultBlock})
 _ROLES = ("user", "assistant", "system", "developer", "tool", "function")
 _THINKING = re.compile(rb'"type"\s*:\s*"thinking"')
 
@@ -200,9 +215,21 @@ class Turn:
             or not ProviderRequest.is_possible(client.config, target)
             or not (resources.may_ask is None or resources.may_ask(model))
         )
-        body = None if needs_session or self._must_read() else self.request.body_for(target)
+        governors, body = resources.governors, None
+        if not (needs_session or self._must_read()):
+            hides_usage = bool(governors) and wire.asks_for_usage and lacks_usage(self.request.fields)
+            body = self.request.body_for(target, asks_for_usage=hides_usage, exact=resources.exact_bytes)
         if body is not None:
-            self.way = self._pass_through(client, body)
+            self.way = Through.of_bytes(
+                client.config,
+                target,
+                body,
+                headers=wire.headers.to_provider(self.request.headers),
+                stream=self.request.stream,
+                governors=governors,
+                measure=partial(read.measure, target),
+            )
+            self.way.hides_usage = hides_usage
             self.request.record.asked = model
             return
         read.read()
@@ -215,24 +242,6 @@ class Turn:
             # Each deployment has a session of its own, so that each can be stored.
             session_id = read.context.session_id if is_first else None
             self.way = InSession(read, target, client, path=self._path, session_id=session_id)
-
-    def _pass_through(self, client: AsyncClient, body: bytes) -> Through:
-        """Return the way that sends the client's bytes, with the changes that the present deployment needs."""
-        request, wire, governors = self.request, self.request.wire, self._resources.governors
-        if wire.renames_fields:
-            body = self.read.rename_fields(body, self._target)
-        hides_usage = bool(governors) and wire.asks_for_usage and lacks_usage(request.fields)
-        way = Through.of_bytes(
-            client.config,
-            self._target,
-            ask_for_usage(body, request.fields) if hides_usage else body,
-            headers=wire.headers.to_provider(request.headers),
-            stream=request.stream,
-            governors=governors,
-            measure=partial(self.read.measure, self._target),
-        )
-        way.hides_usage = hides_usage
-        return way
 
     def _must_read(self) -> bool:
         """Whether the request needs what a session does with its messages."""
@@ -263,15 +272,27 @@ class Turn:
 
 
 def _is_plain(read: ReadRequest) -> bool:
-    """Whether a request asks for a reply to texts and no more: then it needs nothing that only a session does, such as
-    running tools, reading files and going on without an expired container."""
+    """Whether a request asks for a reply to texts, calls and their results, and no more. It needs nothing that only a
+    session does, such as reading files, running tools and going on without an expired container: the calls are the
+    client's."""
     return (
-        read.prompt is not None
-        and not read.tools
-        and read.options.server_state is None
+        read.options.server_state is None
         and read.options.background is None
-        and all(type(block) is TextBlock for message in read.messages for block in message.content)
+        and all(type(tool) is ToolDefinition for tool in read.tools)
+        and read.kinds <= _OF_TEXT
+        and (ToolResultBlock not in read.kinds or _have_text_results(read.messages))
     )
+
+
+def _have_text_results(messages: Sequence[Message]) -> bool:
+    """Whether all results are texts. The loops are plain ones: they read the whole history."""
+    for message in messages:
+        for block in message.content:
+            if type(block) is ToolResultBlock:
+                for part in block.content:
+                    if type(part) is not TextBlock:
+                        return False
+    return True
 
 
 def _has_messages(fields: dict[str, Any]) -> bool:

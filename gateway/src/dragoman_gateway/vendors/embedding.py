@@ -20,6 +20,7 @@ from dragoman.limits import MaxUsage
 from dragoman.limits.reservation import usage_of
 from dragoman.messages import MessageMetadata, TokenUsage, Usage
 from dragoman.session.effects import Broken, Failed, Perform, Replied, SendOutcome
+from dragoman_gateway.bodies.read import named_model
 from dragoman_gateway.errors import ClientError
 from dragoman_gateway.models.deployments import Deployment
 from dragoman_gateway.running.generation import Gateway
@@ -48,9 +49,7 @@ class EmbeddingRequest:
 
 def read_fields(fields: Mapping[str, Any], own: Collection[str]) -> tuple[str, int | None, dict[str, Any]]:
     """Return the model, the dimensions, and the fields that are not among the vendor's ``own``. Raises ClientError."""
-    model, dimensions = fields.get("model"), fields.get("dimensions")
-    if not isinstance(model, str) or not model:
-        raise ClientError("model: a string is required")
+    model, dimensions = named_model(fields), fields.get("dimensions")
     if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
         raise ClientError("dimensions: a positive whole number is required")
     return model, dimensions, {name: value for name, value in fields.items() if name not in own and value is not None}

@@ -2,85 +2,28 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
+from dragoman_gateway.toml import load_table
 from dragoman_gateway.wires.contract import ClientTokens, HeaderRules, Wire
 
-MESSAGES = Wire(
-    name="messages",
-    provider="anthropic",
-    path="/v1/messages",
-    ping=b'event: ping\ndata: {"type": "ping"}\n\n',
-    request_id_header=b"request-id",
-    headers=HeaderRules.of("messages"),
-    tokens=ClientTokens.of("messages"),
-    stores_state=True,
-    error_types={413: "request_too_large"},
-    announces_tokens=True,
-    signs_thinking=True,
-    server_state={"thread": {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}},
-)
-"""Anthropic's Messages."""
 
-CHAT = Wire(
-    name="chat",
-    provider="openai-chat",
-    path="/v1/chat/completions",
-    ping=b": keep-alive\n\n",
-    asks_for_usage=True,
-    request_id_header=b"x-request-id",
-    headers=HeaderRules.of("chat"),
-    tokens=ClientTokens.of("chat"),
-    stores_state=True,
-    renames_fields=True,
-)
-"""OpenAI's Chat Completions."""
+def _wire(name: str, facts: Mapping[str, Any]) -> Wire:
+    fields = {field: each.encode() if field in _BYTES else each for field, each in facts.items()}
+    if "event_ends" in fields:
+        fields["event_ends"] = tuple(map(str.encode, fields["event_ends"]))
+    fields["error_types"] = {int(status): kind for status, kind in facts.get("error_types", {}).items()}
+    return Wire(name=name, headers=HeaderRules.of(name), tokens=ClientTokens.of(name), **fields)
 
-RESPONSES = Wire(
-    name="responses",
-    provider="openai",
-    path="/v1/responses",
-    ping=b": keep-alive\n\n",
-    request_id_header=b"x-request-id",
-    headers=HeaderRules.of("responses"),
-    tokens=ClientTokens.of("responses"),
-    server_state={"conversation": {}},
-)
-"""OpenAI's Responses."""
 
-GOOGLE = Wire(
-    name="google",
-    provider="google",
-    path="/v1beta/models/{model}:generateContent",
-    ping=b"\r\n\r\n",  # the official client for Python takes a comment for a broken reply
-    first_ping=b"\r\n\r\n",
-    request_id_header=b"x-request-id",
-    headers=HeaderRules.of("google"),
-    tokens=ClientTokens.of("google"),
-)
-"""Google's generateContent: as server-sent events, and as one JSON array."""
+_BYTES = ("ping", "first_ping", "media_type", "request_id_header")
 
+ALL_WIRES = tuple(_wire(name, facts) for name, facts in load_table("wires/wires.toml").items())
+"""All wires, including those whose addresses have more than one purpose."""
+MESSAGES, CHAT, RESPONSES, GOOGLE, OLLAMA = ALL_WIRES
+WIRES = (MESSAGES, CHAT, RESPONSES)
 GOOGLE_ARRAY = replace(GOOGLE, media_type=b"application/json")
 """A stream without ``alt=sse``. White space is allowed between the elements of an array."""
-
-OLLAMA = Wire(
-    name="ollama",
-    provider="ollama",
-    path="/api/chat",
-    ping=b" ",  # clients read whole lines: a blank may precede an object, and an empty line is ignored
-    first_ping=b" ",
-    media_type=b"application/x-ndjson",
-    event_ends=(b"\n",),
-    request_id_header=b"x-request-id",
-    untyped_bodies=True,
-    headers=HeaderRules.of("ollama"),
-    tokens=ClientTokens.of("ollama"),
-    stores_state=True,
-)
-"""Ollama's chat: a JSON object a line."""
-
-WIRES = (MESSAGES, CHAT, RESPONSES)
-ALL_WIRES = (*WIRES, GOOGLE, OLLAMA)
-"""All wires, including those whose addresses have more than one purpose."""
 
 
 def wire_of(headers: Mapping[str, str], default: str = "chat") -> Wire:

@@ -2,17 +2,16 @@
 that pass, and the tokens that clients write before their prompt."""
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any, Self
 
 from dragoman import Adapter, Loss, Message, Role, TextBlock, get_adapter
 from dragoman.answers import LossKind, Severity
 from dragoman.errors import InvalidRequestError, UnknownProviderError
+from dragoman_gateway.toml import load_table
 
 _BETAS = "anthropic-beta"
 _DEFAULTS = {"messages": {"anthropic-version": "2023-06-01"}}
@@ -34,7 +33,7 @@ class HeaderRules:
     @classmethod
     def of(cls, wire: str) -> Self:
         """Return the rules of a wire by its name."""
-        table = tomllib.loads(files("dragoman_gateway.wires").joinpath("headers.toml").read_text("utf-8"))[wire]
+        table = load_table("wires/headers.toml")[wire]
         return cls(
             tuple(table["request"]),
             tuple(table["reply"]),
@@ -85,8 +84,7 @@ class ClientTokens:
     @classmethod
     def of(cls, wire: str) -> Self:
         """Return the tokens of a wire by its name."""
-        text = files("dragoman_gateway.wires").joinpath("client_tokens.toml").read_text("utf-8")
-        return cls(tomllib.loads(text)[wire]["patterns"])
+        return cls(load_table("wires/client_tokens.toml")[wire]["patterns"])
 
     def remove(self, messages: Sequence[Message]) -> tuple[Sequence[Message], Loss | None]:
         """Return the messages without a token in the first one, and the loss; None if there is no token."""

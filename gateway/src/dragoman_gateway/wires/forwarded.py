@@ -1,13 +1,13 @@
 """The table of addresses that can be forwarded, and those that the operator has opened."""
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
+
+from dragoman_gateway.toml import load_table
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _OWN = frozenset(("provider", "wire", "strip", "client", "ids", "id_field", "versions", "headers"))
@@ -93,7 +93,7 @@ class Address:
 def addresses() -> tuple[Address, ...]:
     """Return the whole table."""
     found: list[Address] = []
-    for name, fields in _read("forwarded.toml").items():
+    for name, fields in load_table("wires/forwarded.toml").items():
         own = {each: _frozen(fields[each]) for each in _OWN & fields.keys()}
         vendor = Vendor(name=name, **own)
         for kind in fields.keys() - _OWN:
@@ -109,7 +109,7 @@ def addresses() -> tuple[Address, ...]:
 @cache
 def usage_rules() -> Mapping[str, UsageRule]:
     """Return the costs that replies state, by their names in the table."""
-    rules = _read("forwarded_costs.toml")
+    rules = load_table("wires/forwarded_costs.toml")
     return {name: UsageRule(**{each: _frozen(value) for each, value in rule.items()}) for name, rule in rules.items()}
 
 
@@ -140,10 +140,6 @@ class _Keeping(dict[str, str]):
 
     def __missing__(self, name: str) -> str:
         return f"{{{name}}}"
-
-
-def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads(files("dragoman_gateway.wires").joinpath(name).read_text("utf-8"))
 
 
 def _frozen(value: Any) -> Any:

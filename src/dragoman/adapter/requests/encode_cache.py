@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from itertools import islice, takewhile
+from itertools import islice
 from operator import is_
 from typing import Any
 
@@ -163,8 +163,16 @@ class SharedEncodeCache(EncodeCache):
         found = self.prefixes.get(target)
         if found is None:
             return None
-        pairs = zip(found.messages, islice(messages, lead, None), strict=False)
-        same = sum(1 for _ in takewhile(_have_same_content, pairs))
+        same = 0
+        for old, new in zip(found.messages, islice(messages, lead, None), strict=False):  # the whole history
+            if not (
+                old.content is new.content
+                and old.metadata is new.metadata
+                and old.role is new.role
+                and old.channel is new.channel
+            ):
+                break
+            same += 1
         while found is not None and not (
             len(found.messages) <= same
             and len(found.messages) < len(messages) - lead
@@ -197,16 +205,6 @@ def _shorten(prefix: EncodedPrefix, depth: int) -> EncodedPrefix:
     if prefix.shorter is None:
         return prefix
     return replace(prefix, shorter=_shorten(prefix.shorter, depth - 1) if depth else None)
-
-
-def _have_same_content(pair: tuple[Message, Message]) -> bool:
-    old, new = pair
-    return (
-        old.content is new.content
-        and old.metadata is new.metadata
-        and old.role is new.role
-        and old.channel is new.channel
-    )
 
 
 @dataclass(slots=True)

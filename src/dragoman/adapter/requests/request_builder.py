@@ -259,9 +259,8 @@ class RequestBuilder:
 
         target = self.target
         calls_functions = bool(target.capabilities.supports_tools)
-        self.tools = ToolsOfRequest(
-            target.server_tools, target.provider, target.model, self.record_loss, calls_functions
-        )
+        # It gets the list, not a method: a request that refers to itself waits for the collector.
+        self.tools = ToolsOfRequest(target.server_tools, target.provider, target.model, self.losses, calls_functions)
         chosen = self.tools.choose(tools)
         self.context.native_calls = self.tools.native_calls
         return chosen

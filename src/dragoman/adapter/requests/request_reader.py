@@ -3,7 +3,6 @@
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from operator import itemgetter
 from typing import Any
 
@@ -74,7 +73,11 @@ class HistoryReader:
         known: _DecodedHistory | None = kept.decoded
         if known is None or known.source != self._source or tool_ids.calls_of_history:
             return 0, None
-        same = sum(1 for _ in takewhile(_are_one, zip(known.items, items, strict=False)))
+        same = 0
+        for kept_item, item in zip(known.items, items, strict=False):
+            if kept_item is not item:
+                break
+            same += 1
         place = bisect_right(known.marks, same, key=itemgetter(0))
         if not place:
             return 0, None
@@ -201,10 +204,6 @@ class HistoryReader:
 
 _FLAGS = frozenset({bool})
 """The types of the values of notes that many messages share."""
-
-
-def _are_one(pair: tuple[Any, Any]) -> bool:
-    return pair[0] is pair[1]
 
 
 def is_for_another(provider: str, context: RequestContext) -> bool:

@@ -86,7 +86,7 @@ def drop_stored_losses(request: RequestBuilder, turns: Sequence[Turn], ends: Seq
     """Remove the losses of messages that are not sent."""
     sent = {turn.message.id for turn, last in zip(turns, ends, strict=True) if last > end}
     unsent = {turn.message.id for turn in turns} - sent
-    request.losses = [loss for loss in request.losses if loss.message_id not in unsent]
+    request.losses[:] = [loss for loss in request.losses if loss.message_id not in unsent]
 
 
 def _digest(items: Sequence[Any]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.adapter.errors import UnsupportedToolError
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.notes import own_notes
 from dragoman.adapter.server_tools.table import ServerToolTable, ToolRow, providers_with
 from dragoman.adapter.wire_diff import merge_fields
@@ -18,17 +18,16 @@ from dragoman.canonical.tools.base import ClientTool, CustomTool, ProviderTool, 
 
 _FUNCTION_FIELDS = ("strict", "defer_loading")
 
-RecordLoss = Callable[[LossKind, str, Severity], None]
-
 
 @dataclass(slots=True)
 class ToolsOfRequest:
-    """Chooses the tools that a model can use. ``calls_functions``: whether the model can call functions."""
+    """Chooses the tools that a model can use. ``calls_functions``: whether the model can call functions. ``losses``
+    are those of the request, which get what its tools lose."""
 
     table: ServerToolTable
     provider: str
     model: str
-    record_loss: RecordLoss
+    losses: list[Loss]
     calls_functions: bool
     fields: list[Mapping[str, Any]] = field(default_factory=list)
     """Fields of the body that server tools add."""
@@ -73,7 +72,7 @@ class ToolsOfRequest:
             return True
         else:
             reason = f"the tool {tool.name} runs at {raw.get('by')} only"
-        self.record_loss(LossKind.TOOLS, reason, Severity.WARNING)
+        self.record_loss(reason, Severity.WARNING)
         return False
 
     def _encode(self, tool: ServerTool, words: Collection[str]) -> ToolDefinition | None:
@@ -83,11 +82,7 @@ class ToolsOfRequest:
             return _as_function(tool)
         if isinstance(tool, CustomTool) and tool.provider_raw and self.table.find(tool.WORD, self.model) is None:
             return self._as_unrestricted_function(tool)
-
-        def record_loss(reason: str, severity: Severity) -> None:
-            self.record_loss(LossKind.TOOLS, reason, severity)
-
-        encoded = encode_server_tool(tool, self.table, self.provider, self.model, record_loss, words)
+        encoded = encode_server_tool(tool, self.table, self.provider, self.model, self.record_loss, words)
         if encoded is None:
             return None
         if encoded.body:
@@ -105,7 +100,6 @@ class ToolsOfRequest:
         """Return a tool with a grammar as a function. The grammar restricts nothing there, so the description holds
         it."""
         self.record_loss(
-            LossKind.TOOLS,
             f"the tool {tool.name}: {self.model} is not held to its grammar: the description says it",
             Severity.WARNING,
         )
@@ -117,7 +111,10 @@ class ToolsOfRequest:
         for name in _FUNCTION_FIELDS:
             if getattr(tool, name) and name not in self.table.function_fields:
                 reason = f"the tool {tool.name}: {self.provider} has no {name}"
-                self.record_loss(LossKind.TOOLS, reason, Severity.INFO)
+                self.record_loss(reason, Severity.INFO)
+
+    def record_loss(self, reason: str, severity: Severity) -> None:
+        self.losses.append(Loss(LossKind.TOOLS, "", -1, reason, severity))
 
     def finish_function(self, tool: ToolDefinition, encoded: dict[str, Any]) -> dict[str, Any]:
         """Add the fields of a function that are common to several providers, and those of this provider alone."""

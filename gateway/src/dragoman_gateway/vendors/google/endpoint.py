@@ -34,7 +34,7 @@ class GoogleRequest(ClientRequest):
     repeats_model: bool
     """Whether the body has the model's name as well."""
 
-    def body_for(self, adapter: Adapter) -> bytes:
+    def body_for(self, adapter: Adapter, **_: bool) -> bytes:
         """Return the body as it is. A model's name that it repeats is replaced."""
         if not self.repeats_model:
             return self.body

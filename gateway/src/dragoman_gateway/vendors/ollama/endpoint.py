@@ -3,7 +3,7 @@
 Generate has one prompt without a history. It is a chat in other words, in both directions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -12,14 +12,11 @@ from starlette.types import Scope
 
 from dragoman import (
     Adapter,
-    AdapterCapabilities,
     AdapterOptions,
     DragomanError,
     Message,
-    ProviderError,
     RequestContext,
     ToolDefinition,
-    WireRequest,
     WireResponse,
 )
 from dragoman.events import StreamEvent
@@ -68,45 +65,26 @@ def to_generated(native: dict[str, Any]) -> dict[str, Any]:
     return {**named, **said, **rest}
 
 
-class GenerateAdapter(Adapter):
-    """Reads requests to generate, and writes its replies, by the adapter of the chat."""
+_ChatAdapter: Any = type(OLLAMA.adapter(""))
 
-    provider = OLLAMA.provider
 
-    def __init__(self, model: str) -> None:
-        super().__init__(model)
-        self._chat = OLLAMA.adapter(model)
-
-    @property
-    def capabilities(self) -> AdapterCapabilities:
-        return self._chat.capabilities
+class GenerateAdapter(_ChatAdapter):  # type: ignore[misc]  # the adapter of the chat is found by its name
+    """Reads requests to generate, and writes its replies."""
 
     def from_wire_request(
         self, body: bytes | Mapping[str, Any], context: RequestContext
     ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
         native = loads(body) if isinstance(body, bytes) else body
-        return self._chat.from_wire_request(to_chat(native), context)
+        read: tuple[list[Message], list[ToolDefinition], AdapterOptions]
+        read = super().from_wire_request(to_chat(native), context)
+        return read
 
     def to_wire_response(self, reply: Message | DragomanError, context: RequestContext) -> WireResponse:
-        written = self._chat.to_wire_response(reply, context)
+        written: WireResponse = super().to_wire_response(reply, context)
         return replace(written, body=to_json(to_generated(from_json(written.body))))
 
     def reply_encoder(self, context: RequestContext) -> Any:
-        return _GenerateEncoder(self._chat.reply_encoder(context))
-
-    def to_wire(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
-    ) -> WireRequest:
-        return self._chat.to_wire(messages, tools, options)
-
-    def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
-        return self._chat.from_wire_response(response, context)
-
-    def decoder(self, context: RequestContext) -> Any:
-        return self._chat.decoder(context)
-
-    def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
-        return self._chat.error(status, body, headers)
+        return _GenerateEncoder(super().reply_encoder(context))
 
 
 class _GenerateEncoder:
@@ -142,9 +120,9 @@ GENERATE = _GenerateWire(
 class OllamaRequest(ClientRequest):
     """A chat, or one prompt that is sent as a chat."""
 
-    def body_for(self, adapter: Adapter) -> bytes | None:
+    def body_for(self, adapter: Adapter, **how: bool) -> bytes | None:
         """Return the bytes of a chat; None for generate, which is sent as a chat."""
-        return None if self.wire is GENERATE else ClientRequest.body_for(self, adapter)
+        return None if self.wire is GENERATE else ClientRequest.body_for(self, adapter, **how)
 
 
 class OllamaEndpoint(Endpoint):

@@ -5,7 +5,7 @@ from typing import Any
 
 from dragoman import AdapterCapabilities, get_adapter
 from dragoman.errors import DragomanError
-from dragoman_gateway.errors import ClientError
+from dragoman_gateway.bodies.read import named_model
 from dragoman_gateway.vendors.service import Call
 
 _TAG = ":latest"
@@ -45,9 +45,7 @@ async def list_models(call: Call) -> dict[str, Any]:
 
 async def show(call: Call) -> dict[str, Any]:
     """Return what is known of a model. Older clients call the field ``name``."""
-    name = call.fields.get("model") or call.fields.get("name")
-    if not isinstance(name, str) or not name:
-        raise ClientError("model: a string is required")
+    name = named_model({"model": call.fields.get("model") or call.fields.get("name")})
     target = call.generation.models.resolve(plain_name(name), call.caller).model
     try:
         facts = get_adapter(target).capabilities
