@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import urljoin
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
-from dragoman.transport.request_validation import user_agent
+from dragoman.transport.call import user_agent
 
 if TYPE_CHECKING:
     import ssl

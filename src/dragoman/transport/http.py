@@ -15,7 +15,18 @@ from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.forks import ProcessCheck
 from dragoman.credentials.contract import ApiKey
 from dragoman.credentials.target import Target, TargetFinder
-from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse, server_of
+from dragoman.transport.call import (
+    AsyncResponse,
+    Call,
+    PreparedRequest,
+    SyncResponse,
+    full_url,
+    has_own_credential,
+    http_headers,
+    server_of,
+    validate_method,
+    validate_path,
+)
 from dragoman.transport.engines.engine import (
     AsyncClient,
     Client,
@@ -27,13 +38,6 @@ from dragoman.transport.engines.engine import (
 )
 from dragoman.transport.engines.pool import Pool, wait_for_slot
 from dragoman.transport.engines.shared_pools import PoolGroup, shared_pools
-from dragoman.transport.request_validation import (
-    full_url,
-    has_own_credential,
-    http_headers,
-    validate_method,
-    validate_path,
-)
 from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport, TransportBase
 from dragoman.transport.settings import TransportSettings, check_transport_settings
 

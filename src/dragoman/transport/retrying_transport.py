@@ -14,9 +14,16 @@ from typing import TYPE_CHECKING, Self
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.wire import DEFAULT_BODY_CAP, WireRequest, WireResponse
-from dragoman.transport.call import AsyncResponse, BodyReader, Call, PreparedRequest, SyncResponse, validate_timeout
+from dragoman.transport.call import (
+    AsyncResponse,
+    BodyReader,
+    Call,
+    PreparedRequest,
+    SyncResponse,
+    remember_headers,
+    validate_timeout,
+)
 from dragoman.transport.contract import AsyncStreamedReply, StreamedReply
-from dragoman.transport.request_validation import remember_headers
 from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
 from dragoman.transport.settings import check_transport_settings
 

@@ -90,7 +90,7 @@ def _headers(value: Any) -> str | None:
         return None
     if not isinstance(value, Mapping):
         return f"must be a mapping{_but(value)}"
-    from dragoman.transport.request_validation import validate_headers  # imported late: few programs set headers
+    from dragoman.transport.call import validate_headers  # imported late: few programs set headers
 
     try:
         validate_headers(value)

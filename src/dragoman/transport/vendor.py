@@ -18,8 +18,16 @@ from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.forks import ProcessCheck
 from dragoman.credentials.contract import ApiKey
 from dragoman.credentials.target import Target
-from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse, server_of
-from dragoman.transport.request_validation import ACCEPT_ENCODING, validate_headers, validate_path
+from dragoman.transport.call import (
+    ACCEPT_ENCODING,
+    AsyncResponse,
+    Call,
+    PreparedRequest,
+    SyncResponse,
+    server_of,
+    validate_headers,
+    validate_path,
+)
 from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport
 from dragoman.transport.settings import TransportSettings, vendor_of
 

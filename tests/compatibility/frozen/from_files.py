@@ -33,7 +33,7 @@ from dragoman.policy import Hook
 from dragoman.testing.cassettes.body import encode_body
 from dragoman.testing.cassettes.exchange import request_target
 from dragoman.testing.cassettes.file import REQUEST_HEADERS, RESPONSE_HEADERS, dump_exchanges, load_exchanges
-from dragoman.transport.request_validation import http_headers
+from dragoman.transport.call import http_headers
 from dragoman.view import page
 from tests.bulk.provider import HAIKU, Provider
 from tests.compatibility.frozen.from_source import entries

@@ -23,7 +23,7 @@ from dragoman.credentials.clouds import check_kind
 from dragoman.limits import Budget, Limit, Limits
 from dragoman.private_files import warn_if_shared
 from dragoman.routing import Router
-from dragoman.transport.request_validation import validate_headers
+from dragoman.transport.call import validate_headers
 from dragoman.transport.settings import read_provider_settings
 
 _KEY_SOURCES = ("api_key_variable", "api_key_file", "api_key_command")

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dragoman.adapter.wire import Headers
 from dragoman.canonical.forks import process_generation
-from dragoman.transport.call import AsyncResponse, Call, ConnectError, PreparedRequest
+from dragoman.transport.call import AsyncResponse, Call, PreparedRequest
 from dragoman.transport.engines.engine import AsyncClient, ConnectionSettings, Engine, default_ssl_context
 from dragoman.transport.engines.network import AddressInfo, open_connections, resolver
 from dragoman.transport.engines.pool import IDLE_SECONDS
 from dragoman.transport.engines.proxies import find_proxies, proxy_server
+from dragoman.transport.failures import ConnectError
 from dragoman.transport.retry import MIN_SECONDS
 
 if TYPE_CHECKING:

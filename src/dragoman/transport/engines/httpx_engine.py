@@ -2,11 +2,18 @@
 
 Our own connections use httpx's transports directly: its client would add a third to the cost of a request, for
 cookies, redirects and hooks that no request of ours has. A caller's own client is used as it is.
+
+httpx limits each read and write by itself: one byte every second holds a call for as long as a server likes. The
+streams of the network here limit all of them together. They wrap those of httpcore, or of httpcore2, which has the same
+classes.
 """
 
 import importlib
-from functools import lru_cache
+import time
+from collections.abc import Iterable, Iterator
+from functools import cache, lru_cache
 from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.errors import ConfigurationError
@@ -19,9 +26,10 @@ from dragoman.transport.engines.engine import (
     SyncEngine,
     default_ssl_context,
 )
-from dragoman.transport.engines.network import AsyncNetwork, DeadlineNetwork, check_reuse
+from dragoman.transport.engines.network import is_address, open_connections, resolver
 from dragoman.transport.engines.pool import IDLE_SECONDS
 from dragoman.transport.engines.proxies import find_proxies, proxy_server
+from dragoman.transport.retry import MIN_SECONDS, seconds_of
 
 if TYPE_CHECKING:
     import httpx
@@ -32,6 +40,8 @@ _CONNECTIONS_PER_CLIENT = 2
 """Connections per HTTP/1.1 client."""
 _MANY_CALLS = 50
 """Concurrent calls from which one async client of httpx is slow."""
+_WRITE_SIZE = 16 * 1024
+"""Bytes that are written within one time limit of httpcore."""
 
 
 class HttpxEngine(SyncEngine):
@@ -58,18 +68,18 @@ class HttpxEngine(SyncEngine):
         library = importlib.import_module(self.name)
         proxy = find_proxies(connection_settings.proxy).find(url)
         transport = self._transport("HTTPTransport", size, connection_settings, proxy)
-        transport._pool._network_backend = DeadlineNetwork(
+        transport._pool._network_backend = _DeadlineNetwork(
             importlib.import_module(self.core), joins_writes=not connection_settings.http2
         )
-        check_reuse(transport._pool)
+        _check_reuse(transport._pool)
         return _OwnClient(library, self, transport, proxy_server(proxy))
 
     def async_client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> AsyncClient:
         library = importlib.import_module(self.name)
         proxy = find_proxies(connection_settings.proxy).find(url)
         transport = self._transport("AsyncHTTPTransport", size, connection_settings, proxy)
-        transport._pool._network_backend = AsyncNetwork(importlib.import_module(self.core))
-        check_reuse(transport._pool)
+        transport._pool._network_backend = _AsyncNetwork(importlib.import_module(self.core))
+        _check_reuse(transport._pool)
         return _OwnAsyncClient(library, self, transport, proxy_server(proxy))
 
     def wrap_client(self, client: Any) -> Client:
@@ -103,7 +113,7 @@ class Httpx2Engine(HttpxEngine):
     core: ClassVar[str] = "httpcore2"
 
 
-class _OwnClient:
+class _Own:
     """A transport of httpx with a few connections."""
 
     def __init__(self, library: Any, engine: HttpxEngine, transport: Any, proxy: str) -> None:
@@ -111,6 +121,10 @@ class _OwnClient:
         self._engine = engine
         self._transport = transport
         self._proxy = proxy
+
+
+class _OwnClient(_Own):
+    """The sync one."""
 
     def send(self, call: Call) -> SyncResponse:
         call.proxy = self._proxy
@@ -121,14 +135,8 @@ class _OwnClient:
         self._transport.close()
 
 
-class _OwnAsyncClient:
-    """The async `_OwnClient`."""
-
-    def __init__(self, library: Any, engine: HttpxEngine, transport: Any, proxy: str) -> None:
-        self._new_request = library.Request
-        self._engine = engine
-        self._transport = transport
-        self._proxy = proxy
+class _OwnAsyncClient(_Own):
+    """The async one."""
 
     @property
     def open_calls(self) -> int:
@@ -208,3 +216,214 @@ def _request(new_request: Any, engine: HttpxEngine, call: Call) -> Any:
 @lru_cache(maxsize=256)
 def _to_httpx2_url(url: "httpx.URL") -> Any:
     return importlib.import_module("httpx2").URL(str(url))
+
+
+class _DeadlineStream:
+    """A sync connection.
+
+    ``joins_writes``: the head of a request is sent with its body, in one packet, as HTTP/1.1 allows: httpx writes them
+    one after the other, and then reads.
+    """
+
+    def __init__(self, inner: Any, *, joins_writes: bool) -> None:
+        self._inner = inner
+        self._joins_writes = joins_writes
+        self._held = b""
+        self.get_extra_info = inner.get_extra_info
+        self.close = inner.close
+        open_connections.add(self, inner.get_extra_info("socket"))
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if self._held:
+            self._flush(timeout)
+        data: bytes = self._inner.read(max_bytes, timeout=seconds_of(timeout))
+        return data
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if self._held:
+            buffer, self._held = self._held + buffer, b""
+        elif self._joins_writes and 0 < len(buffer) < _WRITE_SIZE:
+            self._held = bytes(buffer)
+            return
+        if len(buffer) <= _WRITE_SIZE:
+            self._inner.write(buffer, timeout=seconds_of(timeout))
+            return
+        view = memoryview(buffer)
+        for start in range(0, len(view), _WRITE_SIZE):
+            self._inner.write(view[start : start + _WRITE_SIZE], timeout=seconds_of(timeout))
+
+    def start_tls(
+        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
+    ) -> "_DeadlineStream":
+        self._flush(timeout)
+        inner = self._inner.start_tls(ssl_context, server_hostname, seconds_of(timeout))
+        return _DeadlineStream(inner, joins_writes=self._joins_writes)
+
+    def _flush(self, timeout: float | None) -> None:
+        held, self._held = self._held, b""
+        if held:
+            self._inner.write(held, timeout=seconds_of(timeout))
+
+
+class _DeadlineNetwork:
+    """Opens sync connections. ``core`` is httpcore or httpcore2."""
+
+    def __init__(self, core: ModuleType, *, joins_writes: bool = False) -> None:
+        self._core = core
+        self._joins_writes = joins_writes
+        self._inner = core.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> _DeadlineStream:
+        ends_at = None if timeout is None else time.monotonic() + timeout
+        addresses = [host] if is_address(host) else self._resolve(host, port, timeout)
+        for limit, address in _shares(addresses, ends_at):
+            try:
+                inner = self._inner.connect_tcp(address, port, limit, local_address, socket_options)
+            except (self._core.ConnectError, self._core.ConnectTimeout):
+                if address == addresses[-1]:
+                    raise
+            else:
+                return _DeadlineStream(inner, joins_writes=self._joins_writes)
+        raise self._core.ConnectError("the host has no address")
+
+    def _resolve(self, host: str, port: int, timeout: float | None) -> list[str]:
+        try:
+            return _unique(resolver.resolve(host, port, timeout))
+        except TimeoutError as error:
+            raise self._core.ConnectTimeout(str(error)) from None
+        except (OSError, UnicodeError) as error:
+            raise self._core.ConnectError(str(error)) from None
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class _AsyncStream:
+    """An async connection. The call's own `asyncio.timeout` limits it."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.read, self.write, self.aclose = inner.read, inner.write, inner.aclose
+        open_connections.add(self, inner.get_extra_info("socket"))
+
+    async def start_tls(
+        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
+    ) -> "_AsyncStream":
+        try:
+            return _AsyncStream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
+        except BaseException:  # after a cancellation httpcore would leave the connection open
+            await self._inner.aclose()
+            raise
+
+    def get_extra_info(self, info: str) -> Any:
+        found = self._inner.get_extra_info(info)
+        return found or _has_unread_bytes(self._inner) if info == "is_readable" else found
+
+
+class _AsyncNetwork:
+    """Opens async connections. ``core`` is httpcore or httpcore2."""
+
+    def __init__(self, core: ModuleType) -> None:
+        self._core = core
+        self._inner = core.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> _AsyncStream:
+        ends_at = None if timeout is None else time.monotonic() + timeout
+        addresses = [host] if is_address(host) else await self._resolve(host, port, timeout)
+        for limit, address in _shares(addresses, ends_at):
+            try:
+                inner = await self._inner.connect_tcp(address, port, limit, local_address, socket_options)
+            except (self._core.ConnectError, self._core.ConnectTimeout):
+                if address == addresses[-1]:
+                    raise
+            else:
+                return _AsyncStream(inner)
+        raise self._core.ConnectError("the host has no address")
+
+    async def _resolve(self, host: str, port: int, timeout: float | None) -> list[str]:
+        import asyncio
+
+        try:
+            lookup = asyncio.wrap_future(resolver.submit(host, port))
+            return _unique(await asyncio.wait_for(lookup, timeout))
+        except TimeoutError:
+            raise self._core.ConnectTimeout("the name lookup took too long") from None
+        except (OSError, UnicodeError) as error:
+            raise self._core.ConnectError(str(error)) from None
+
+    async def sleep(self, seconds: float) -> None:
+        import asyncio
+
+        await asyncio.sleep(seconds)
+
+
+def _has_unread_bytes(stream: Any) -> bool:
+    """Whether bytes have left the socket and are not read yet: anyio keeps some, and the TLS below it."""
+    layer = getattr(stream, "_stream", None)
+    while layer is not None:
+        encrypted, plain = getattr(layer, "_read_bio", None), getattr(layer, "_protocol", None)
+        if (encrypted is not None and encrypted.pending) or getattr(plain, "read_queue", None):
+            return True
+        layer = getattr(layer, "transport_stream", None)
+    return False
+
+
+def _check_reuse(pool: Any) -> None:
+    """Make a pool of httpcore close connections with bytes behind a response: they would answer the next request."""
+    pool.__class__ = _checked_pool(pool.__class__)
+
+
+@cache
+def _checked_pool(kind: Any) -> Any:
+    class CheckedPool(kind):  # type: ignore[misc]  # a class that is known when it is needed
+        def create_connection(self, origin: Any) -> Any:
+            connection = super().create_connection(origin)
+            connection.__class__ = _checked_connection(connection.__class__)
+            return connection
+
+    return CheckedPool
+
+
+@cache
+def _checked_connection(kind: Any) -> Any:
+    class CheckedConnection(kind):  # type: ignore[misc]  # a class that is known when it is needed
+        def is_available(self) -> bool:
+            return super().is_available() and not _has_extra_bytes(self)
+
+        def has_expired(self) -> bool:
+            return super().has_expired() or (self.is_idle() and _has_extra_bytes(self))
+
+    return CheckedConnection
+
+
+def _has_extra_bytes(connection: Any) -> bool:
+    """Whether the HTTP/1.1 parser holds bytes behind the last response."""
+    while (connection := getattr(connection, "_connection", None)) is not None:
+        if (parser := getattr(connection, "_h11_state", None)) is not None:
+            return bool(parser.trailing_data[0])
+    return False
+
+
+def _unique(addresses: Iterable[Any]) -> list[str]:
+    return list(dict.fromkeys(address[0] for *_, address in addresses))
+
+
+def _shares(addresses: list[str], ends_at: float | None) -> Iterator[tuple[float | None, str]]:
+    """Yield each address with the seconds for it: an equal share of the time that is left."""
+    for index, address in enumerate(addresses):
+        left = None if ends_at is None else max(ends_at - time.monotonic(), MIN_SECONDS)
+        yield (None if left is None else left / (len(addresses) - index)), address
