@@ -4,9 +4,10 @@ import ipaddress
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from dragoman.adapter.contract import Adapter, Endpoint
@@ -41,7 +42,8 @@ _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Addresses that a server listens on; people also use them as addresses to call."""
 
 
-class Target(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Target:
     """A base URL without a trailing slash, and its key or credentials, if any.
 
     The base URL is empty if a part of it is known with the credentials only; see `TargetFinder.complete`.
@@ -50,10 +52,10 @@ class Target(NamedTuple):
     base_url: str
     key: ApiKey | None
     credentials: "CachedCredentials | None" = None
-    is_bearer: bool = False
-    """Whether the key is a token, which is sent as such and not in the endpoint's header for keys."""
     setting: str = ""
     """What the base URL is from: ``base_url``, or a variable; empty if it is the provider's own."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What carries the key, by lower-case names."""
 
 
 _Found = tuple[ApiKey | None, "CachedCredentials | None", bool]
@@ -88,6 +90,8 @@ class TargetFinder:
         self._credentials = credentials
         self._cloud = {name: value for name, value in cloud.items() if value}
         self._service: str | None = None
+        self._last: tuple[Endpoint, list[str], Target] | None = None
+        """The last target with a key, and the variables that it is from: nearly all requests have the same."""
 
     def target(self, adapter: Adapter, *, keyless: bool = False) -> Target:
         """Return the address and the key for an adapter. Raises MissingKeyError, and ConfigurationError for a base URL
@@ -98,24 +102,41 @@ class TargetFinder:
         endpoint = adapter.endpoint
         if self._service != endpoint.base_url and (self._key or self._base_url is not None or self._credentials):
             self._bind(endpoint, adapter.provider)
-        setting, variable = "base_url", endpoint.base_url_variable or ""
-        if self._base_url is None:
-            setting = variable if self._environ.get(variable, "").strip() else ""
         if keyless:
-            return Target(self._find_base_url(endpoint, adapter.provider), None, setting=setting)
-        credentials: CachedCredentials | None
+            return self._new_target(adapter, None)
         if self._credentials is not None:
-            credentials = self._credentials.for_scope(endpoint.scope)
-        elif self._key is None and not IDENTITY_SETTINGS.isdisjoint(self._cloud):
-            credentials = self._find_cloud(endpoint, adapter.provider)
-        else:
-            key, credentials, is_bearer = self._key, None, False
-            if key is None:
-                key, credentials, is_bearer = self._find_key(endpoint, adapter.provider)
-            if credentials is None:
-                return Target(self._find_base_url(endpoint, adapter.provider), key, None, is_bearer, setting)
+            return self._new_target(adapter, None, self._credentials.for_scope(endpoint.scope))
+        if self._key is None and not IDENTITY_SETTINGS.isdisjoint(self._cloud):
+            return self._new_target(adapter, None, self._find_cloud(endpoint, adapter.provider))
+        names = () if self._key else (*endpoint.key_variables, *endpoint.token_variables)
+        texts = [self._environ.get(each, "").strip() for each in (*names, endpoint.base_url_variable or "")]
+        if self._last is not None and self._last[0] is endpoint and self._last[1] == texts:
+            return self._last[2]
+        key, credentials, is_bearer = self._key, None, False
+        if key is None:
+            key, credentials, is_bearer = self._find_key(endpoint, adapter.provider)
+        target = self._new_target(adapter, key, credentials, is_bearer=is_bearer)
+        if (self._key or any(texts[:-1])) and not self._cloud and "{" not in endpoint.base_url:
+            self._last = endpoint, texts, target  # nothing else can change it
+        return target
+
+    def _new_target(
+        self,
+        adapter: Adapter,
+        key: ApiKey | None,
+        credentials: "CachedCredentials | None" = None,
+        *,
+        is_bearer: bool = False,
+    ) -> Target:
+        endpoint, setting = adapter.endpoint, "base_url"
+        if self._base_url is None:
+            variable = endpoint.base_url_variable or ""
+            setting = variable if self._environ.get(variable, "").strip() else ""
         base_url = self._find_base_url(endpoint, adapter.provider, credentials)
-        return Target(base_url, None, credentials, setting=setting)
+        if key is None:
+            return Target(base_url, None, credentials, setting)
+        name, prefix = ("authorization", "Bearer ") if is_bearer else (endpoint.key_header.lower(), endpoint.key_prefix)
+        return Target(base_url, key, None, setting, {name: prefix + key.reveal()})
 
     def complete(self, adapter: Adapter, authorization: "Authorization") -> str:
         """Return the base URL with what is known with the credentials. Raises ConfigurationError."""

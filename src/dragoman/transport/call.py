@@ -139,7 +139,7 @@ def full_url(base_url: str, path: str) -> "httpx.URL":
     return url
 
 
-def http_headers(request: WireRequest, endpoint: Endpoint, target: Target) -> dict[str, str]:
+def http_headers(request: WireRequest, target: Target) -> dict[str, str]:
     """Return all headers of a request. Those of the request itself win, its key included."""
     headers = {
         "user-agent": user_agent(),
@@ -148,11 +148,8 @@ def http_headers(request: WireRequest, endpoint: Endpoint, target: Target) -> di
         "content-type": "application/json",
         **validate_headers(request.headers),
     }
-    name, prefix = endpoint.key_header.lower(), endpoint.key_prefix
-    if target.is_bearer:
-        name, prefix = "authorization", "Bearer "
-    if target.key is not None and not headers.get(name):
-        headers[name] = prefix + target.key.reveal()
+    for name, value in target.headers.items():
+        headers[name] = headers.get(name) or value
     return headers
 
 

@@ -116,7 +116,7 @@ class _HttpTransport(TransportBase):
         url, server = _address(target.base_url, request.path)
         if request.terms is not None and endpoint.priced_hosts and url.host.endswith(endpoint.priced_hosts):
             request.terms["host"] = url.host
-        headers = http_headers(request, endpoint, target)
+        headers = http_headers(request, target)
         if request.upload is not None and request.upload.size is not None:
             headers["content-length"] = str(request.upload.size)
         return PreparedRequest(
@@ -154,7 +154,9 @@ class HttpTransport(_HttpTransport, RetryingTransport):
 
     def _open(self, call: Call) -> AbstractContextManager[SyncResponse]:
         if self._callers_client is None:
-            return _Attempt(self._pools.pool(call.prepared), call)
+            prepared = call.prepared
+            pool = self._pools.pools.get((prepared.url.scheme, prepared.server))
+            return _Attempt(self._pools.add_pool(prepared) if pool is None else pool, call)
         self._process.warn_after_fork()
         return contextlib.closing(self._callers_client.send(call))
 
@@ -275,7 +277,7 @@ def _prepare_later(
     """Return the request with credentials that are fetched before each attempt, and perhaps its address with them."""
     from dragoman.transport.authorization import Access  # imported late: most programs have a key
 
-    headers = http_headers(request, adapter.endpoint, target)
+    headers = http_headers(request, target)
     prepared = PreparedRequest(
         method=validate_method(request.method),
         url=None,

@@ -25,8 +25,7 @@ from dragoman.bulk.run import RunConfig
 from dragoman.bundled import bundled_path
 from dragoman.canonical.blocks import ProviderBlock, UnknownBlock
 from dragoman.canonical.message import read_message
-from dragoman.credentials.contract import ApiKey
-from dragoman.credentials.target import Target
+from dragoman.credentials.target import TargetFinder
 from dragoman.formats.umf.events import history_to_umf
 from dragoman.limits import Limit, Limits
 from dragoman.policy import Hook
@@ -154,7 +153,7 @@ def headers() -> Iterator[str]:
         adapter = get_adapter(f"{entry.name}:any")
         for stream in (False, True):
             wire = adapter.to_wire([Message.user("Hi")], [], AdapterOptions(stream=stream))
-            sent = http_headers(wire, adapter.endpoint, Target("https://unreal.invalid", ApiKey("key")))
+            sent = http_headers(wire, TargetFinder("key", "https://unreal.invalid").target(adapter))
             yield from (f"{entry.name}: {name}" for name in sent)
 
 

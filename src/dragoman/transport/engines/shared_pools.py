@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.canonical.forks import ProcessLock, reset_after_fork
 from dragoman.transport.call import PreparedRequest
-from dragoman.transport.engines.engine import ConnectionSettings, Engine, SyncEngine
+from dragoman.transport.engines.engine import Client, ConnectionSettings, Engine, SyncEngine
 from dragoman.transport.engines.pool import IDLE_SECONDS, Pool
 from dragoman.transport.engines.proxies import proxy_environment
 
@@ -34,7 +34,8 @@ class PoolGroup:
         self._engine = engine
         self._settings = settings
         self._max_connections = max_connections
-        self._pools: dict[Hashable, Pool[Any]] = {}
+        self.pools: dict[Hashable, Pool[Any]] = {}
+        """Those for sync calls, by scheme and server."""
         self._loops: dict[asyncio.AbstractEventLoop, LoopPools] = {}
         self._lock = threading.Lock()
         self._inherited: list[Any] = []
@@ -43,20 +44,14 @@ class PoolGroup:
 
     def after_fork(self) -> None:
         """Start without pools: transports from before the fork go on with new connections."""
-        self._inherited.append((self._pools, self._loops))
-        self._pools, self._loops, self._lock = {}, {}, threading.Lock()
+        self._inherited.append((self.pools, self._loops))
+        self.pools, self._loops, self._lock = {}, {}, threading.Lock()
 
-    def pool(self, request: PreparedRequest) -> Pool[Any]:
-        """Return the pool for sync calls to the origin of a request."""
-        origin = (request.url.scheme, request.server)
-        pool = self._pools.get(origin)
-        if pool is None:
-            assert isinstance(self._engine, SyncEngine)
-            with self._lock:
-                pool = self._pools.setdefault(origin, self._new_pool(request.url, self._engine.client))
-        if not _janitor.running:
-            _janitor.start()
-        return pool
+    def add_pool(self, request: PreparedRequest) -> Pool[Any]:
+        """Return a new pool for sync calls to the origin of a request, or the one that another thread has added."""
+        with self._lock:
+            pool = self._new_pool(request.url, self._new_client)
+            return self.pools.setdefault((request.url.scheme, request.server), pool)
 
     def loop_pools(self) -> "LoopPools | None":
         """Return the pools of the running event loop; None before its first call."""
@@ -81,7 +76,7 @@ class PoolGroup:
     def close_idle(self, seconds: float) -> bool:
         """Close the sync clients that were not used for that time. Return whether any are left."""
         with self._lock:
-            pools = list(self._pools.values())
+            pools = list(self.pools.values())
         for pool in pools:
             for client in pool.remove_idle(seconds):
                 client.close()
@@ -95,13 +90,18 @@ class PoolGroup:
     @property
     def is_empty(self) -> bool:
         """Whether it has no clients."""
-        return all(pool.is_empty for pool in self._pools.values()) and all(
+        return all(pool.is_empty for pool in self.pools.values()) and all(
             loop.is_closed() or pools.is_empty for loop, pools in self._loops.items()
         )
 
     def _new_pool(self, url: "httpx.URL", make_client: Callable[..., Any]) -> Pool[Any]:
         factory = partial(make_client, connection_settings=self._settings, url=url)
         return Pool(factory, self._max_connections, client_size=self._engine.client_size(self._settings))
+
+    def _new_client(self, size: int, **settings: Any) -> Client:
+        assert isinstance(self._engine, SyncEngine)
+        _janitor.start()
+        return self._engine.client(size, **settings)
 
     def _new_async_pool(self, url: "httpx.URL") -> Pool[Any]:
         return self._new_pool(url, self._engine.async_client)
@@ -135,15 +135,16 @@ class _Janitor:
     """Closes idle sync connections. Its thread exits when no connection is left."""
 
     def __init__(self) -> None:
-        self.running = False
-        self._lock = threading.Lock()
+        self.after_fork()
         reset_after_fork(self)
 
     def after_fork(self) -> None:
-        self.running, self._lock = False, threading.Lock()
+        self.running, self._is_needed, self._lock = False, False, threading.Lock()
 
     def start(self) -> None:
+        """Look after a client that a pool is about to open. The pool's lock is held."""
         with self._lock:
+            self._is_needed = True
             if not self.running:
                 self.running = True
                 threading.Thread(target=self._work, name="dragoman-idle-connections", daemon=True).start()
@@ -151,9 +152,12 @@ class _Janitor:
     def _work(self) -> None:
         while True:
             time.sleep(IDLE_SECONDS)
+            self._is_needed = False
+            if close_idle_connections(IDLE_SECONDS):  # outside the lock: it takes those of the pools
+                continue
             with self._lock:
-                self.running = close_idle_connections(IDLE_SECONDS)
-                if not self.running:
+                if not self._is_needed:  # no client was opened meanwhile
+                    self.running = False
                     return
 
 
