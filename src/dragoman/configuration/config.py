@@ -8,7 +8,6 @@ from dragoman.adapter import registry
 from dragoman.adapter.contract import AdapterOptions, Prices
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.names import check_names
-from dragoman.configuration.settings import ClientSettings
 from dragoman.configuration.transports import Transports
 from dragoman.configuration.validation import check_settings, merge_providers, read_budgets, read_providers
 from dragoman.transport.settings import seal_keys
@@ -16,6 +15,7 @@ from dragoman.transport.settings import seal_keys
 if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions
     from dragoman.configuration.session_store import SessionStore
+    from dragoman.configuration.settings import ClientSettings
     from dragoman.events.bus import EventBus
     from dragoman.limits import Limits
     from dragoman.limits.budget import Budget
@@ -131,7 +131,7 @@ class ClientConfig:
         _check_names(settings)
         return cls(**settings)
 
-    def with_(self, **changes: Unpack[ClientSettings]) -> Self:
+    def with_(self, **changes: "Unpack[ClientSettings]") -> Self:
         """Return a configuration with some settings replaced. It shares the connections, unless ``providers`` or
         ``on_exchange`` change. A store stays that of the first client, which closes it.
 
@@ -179,7 +179,7 @@ class ClientConfig:
 
 
 def _check_names(settings: Mapping[str, Any]) -> None:
-    check_names(settings, ClientSettings.__annotations__, "setting of a client")
+    check_names(settings, [each.name for each in fields(ClientConfig) if each.init], "setting of a client")
 
 
 _ARTICLES = {"policy": "a policy", "limits": "limits", "events": "an event bus", "store": "a store"}

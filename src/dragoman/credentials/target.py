@@ -13,15 +13,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from dragoman.adapter.contract import Adapter, Endpoint
 from dragoman.adapter.errors import ConfigurationError, MissingKeyError
 from dragoman.adapter.registry import adapter_class, is_provider
-from dragoman.credentials.clouds import (
-    CLOUDS,
-    IDENTITY_SETTINGS,
-    address_variables,
-    cloud_credentials,
-    is_configured,
-    is_installed,
-)
-from dragoman.credentials.contract import ApiKey, validate_key
+from dragoman.credentials.contract import IDENTITY_SETTINGS, ApiKey, validate_key
 
 if TYPE_CHECKING:
     from dragoman.credentials.cached import CachedCredentials
@@ -152,6 +144,8 @@ class TargetFinder:
         if endpoint.credentials is None:
             names = ", ".join(sorted(self._cloud))
             raise ConfigurationError(f"{provider} takes keys and does not use {names}")
+        from dragoman.credentials.clouds import cloud_credentials  # imported late: most programs have a key
+
         return cloud_credentials(endpoint.credentials, self._scope(endpoint), self._cloud)
 
     def _scope(self, endpoint: Endpoint) -> str:
@@ -178,9 +172,11 @@ class TargetFinder:
 
             if stored := StoredKeys().get(provider):
                 return stored, None, False
-        kind = endpoint.credentials
-        if is_own and kind is not None and is_configured(kind):
-            return None, cloud_credentials(kind, self._scope(endpoint), self._cloud), False
+        if is_own and (kind := endpoint.credentials) is not None:
+            from dragoman.credentials.clouds import is_configured
+
+            if is_configured(kind):
+                return None, self._find_cloud(endpoint, provider), False
         if endpoint.key_required:
             raise missing_key(endpoint, provider, is_own=is_own)
         return None, None, False
@@ -207,6 +203,8 @@ class TargetFinder:
             template = endpoint.cloud_base_url
         if "{" not in template:
             return validate_base_url(template)
+        from dragoman.credentials.clouds import address_variables
+
         known = address_variables(endpoint.credentials, self._cloud, self._environ)
         if authorization is not None:
             known = {**authorization.variables, **known}
@@ -226,8 +224,11 @@ def missing_key(endpoint: Endpoint, provider: str, without: str = "", *, is_own:
     names = " or ".join((*endpoint.key_variables, *endpoint.token_variables))
     hint = f"set {names}, or pass api_key=" if names else "pass api_key="
     kind = endpoint.credentials
-    if not without and kind is not None and not is_installed(kind):
-        without = f'{CLOUDS[kind].name} credentials need: pip install "dragoman[{CLOUDS[kind].extra}]"'
+    if not without and kind is not None:
+        from dragoman.credentials.clouds import CLOUDS, is_installed
+
+        if not is_installed(kind):
+            without = f'{CLOUDS[kind].name} credentials need: pip install "dragoman[{CLOUDS[kind].extra}]"'
     siblings = stored_siblings(endpoint, provider) if is_own else ()
     elsewhere = f" (one is stored for {siblings[0]}, and used for that name only)" if siblings else ""
     stored = f"store one with: dragoman keys set {provider}{elsewhere}"

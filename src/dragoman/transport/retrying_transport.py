@@ -23,11 +23,11 @@ from dragoman.transport.call import (
     remember_headers,
     validate_timeout,
 )
-from dragoman.transport.contract import AsyncStreamedReply, StreamedReply
 from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
 from dragoman.transport.settings import check_transport_settings
 
 if TYPE_CHECKING:
+    from dragoman.transport.contract import AsyncStreamedReply, StreamedReply
     from dragoman.transport.exchanges import ExchangeHook
     from dragoman.transport.inflate import Inflater
 
@@ -160,7 +160,7 @@ class RetryingTransport(TransportBase):
         *,
         timeout: float | None = None,
         retries: RetryState | None = None,
-    ) -> Iterator[StreamedReply]:
+    ) -> "Iterator[StreamedReply]":
         """A reply whose first bytes have arrived. Raises as `send` does, and while its chunks are read."""
         call = self._new_call(adapter, request, timeout, retries)
         while True:
@@ -174,7 +174,7 @@ class RetryingTransport(TransportBase):
                     outcome = self._start_stream(call, response)
                 except Exception as raised:
                     outcome = call.to_error(raised)
-                if isinstance(outcome, StreamedReply):
+                if not isinstance(outcome, DragomanError):
                     try:
                         yield outcome
                         if call.delivered:
@@ -191,7 +191,9 @@ class RetryingTransport(TransportBase):
                 self._timing.sleep(call.retry_delay(outcome))
             call.forget_reply()
 
-    def _start_stream(self, call: Call, response: SyncResponse) -> StreamedReply | DragomanError:
+    def _start_stream(self, call: Call, response: SyncResponse) -> "StreamedReply | DragomanError":
+        from dragoman.transport.contract import StreamedReply  # imported late: many programs do not stream
+
         headers = call.set_headers(response)
         if response.status_code >= 300 or call.is_page:
             error = call.classify(response.status_code, self._read_body(call, response))
@@ -273,7 +275,7 @@ class AsyncRetryingTransport(TransportBase):
         *,
         timeout: float | None = None,
         retries: RetryState | None = None,
-    ) -> AsyncIterator[AsyncStreamedReply]:
+    ) -> "AsyncIterator[AsyncStreamedReply]":
         """The async twin of `RetryingTransport.stream`."""
         call = self._new_call(adapter, request, timeout, retries)
         del request
@@ -289,7 +291,7 @@ class AsyncRetryingTransport(TransportBase):
                         outcome = await self._start_stream(call, response)
                 except Exception as raised:
                     outcome = call.to_error(raised)
-                if isinstance(outcome, AsyncStreamedReply):
+                if not isinstance(outcome, DragomanError):
                     call.forget_body()
                     try:
                         yield outcome
@@ -307,7 +309,9 @@ class AsyncRetryingTransport(TransportBase):
                 await self._timing.sleep_async(call.retry_delay(outcome))
             call.forget_reply()
 
-    async def _start_stream(self, call: Call, response: AsyncResponse) -> AsyncStreamedReply | DragomanError:
+    async def _start_stream(self, call: Call, response: AsyncResponse) -> "AsyncStreamedReply | DragomanError":
+        from dragoman.transport.contract import AsyncStreamedReply  # as above
+
         headers = call.set_headers(response)
         if response.status_code >= 300 or call.is_page:
             error = call.classify(response.status_code, await self._read_body(call, response))

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.names import check_names, nearest_name
-from dragoman.credentials.clouds import is_place
 from dragoman.credentials.contract import UNUSABLE_KEY, ApiKey
 from dragoman.transport.retry import RetryPolicy, Timing
 
@@ -80,6 +79,8 @@ def _place(name: str) -> Callable[[Any], str | None]:
     def check(value: Any) -> str | None:
         if value is None or not isinstance(value, str):
             return _text_or_none(value)
+        from dragoman.credentials.clouds import is_place  # imported late: most programs have a key
+
         return None if is_place(name, value) else f"is not the name of a {name}"
 
     return check
