@@ -183,7 +183,7 @@ class _Call:
         if own:
             merged = merge_providers(config.providers or {}, own)
             self._own = Transports(merged, asynchronous=asynchronous)
-        transports = self._own or config.connections.transports(asynchronous=asynchronous)
+        transports = self._own or config.lifetime.transports[asynchronous]
         self._governance = Governance(config, adapter, transports, identity=identity)
         if not asynchronous:
             self._governance.check_coroutines("embed_async, or an AsyncClient")

@@ -96,31 +96,29 @@ def transport_for(adapter: Adapter, *, asynchronous: bool = False, **settings: A
     the adapter names an unknown transport, or if the settings do not fit.
     """
     try:
-        return _create(adapter, asynchronous, settings)
+        if adapter.transport != "http":  # only HTTP has exchanges to show
+            settings = {name: value for name, value in settings.items() if name != "on_exchange"}
+        if (factory := _factories.get(adapter.transport) or _installed(adapter.transport)) is not None:
+            transport: Transport | AsyncTransport = factory(asynchronous=asynchronous, **settings)
+            return transport
+        if adapter.transport != "http":
+            raise ConfigurationError(
+                f"{adapter!r} needs the transport {adapter.transport!r}, which is neither registered nor installed"
+            )
+        if not CLOUD_SETTINGS.isdisjoint(settings):
+            from dragoman.credentials.clouds import check_kind  # imported late: most programs have a key
+
+            given = check_kind(adapter.provider, adapter.endpoint.credentials, settings)
+            settings = {name: value for name, value in settings.items() if name not in CLOUD_SETTINGS} | {
+                "cloud": given
+            }
+        if vendor_of(settings.get("client")) is not None:
+            from dragoman.transport import vendor  # imported late: few programs have a vendor's client
+
+            return vendor.AsyncVendorTransport(**settings) if asynchronous else vendor.VendorTransport(**settings)
+        return AsyncHttpTransport(**settings) if asynchronous else HttpTransport(**settings)
     except TypeError as error:
         raise ConfigurationError(f"the settings of {adapter.provider} do not fit its transport: {error}") from None
-
-
-def _create(adapter: Adapter, asynchronous: bool, settings: dict[str, Any]) -> "Transport | AsyncTransport":
-    if adapter.transport != "http":  # only HTTP has exchanges to show
-        settings = {name: value for name, value in settings.items() if name != "on_exchange"}
-    if (factory := _factories.get(adapter.transport) or _installed(adapter.transport)) is not None:
-        transport: Transport | AsyncTransport = factory(asynchronous=asynchronous, **settings)
-        return transport
-    if adapter.transport != "http":
-        raise ConfigurationError(
-            f"{adapter!r} needs the transport {adapter.transport!r}, which is neither registered nor installed"
-        )
-    if not CLOUD_SETTINGS.isdisjoint(settings):
-        from dragoman.credentials.clouds import check_kind  # imported late: most programs have a key
-
-        given = check_kind(adapter.provider, adapter.endpoint.credentials, settings)
-        settings = {name: value for name, value in settings.items() if name not in CLOUD_SETTINGS} | {"cloud": given}
-    if vendor_of(settings.get("client")) is not None:
-        from dragoman.transport import vendor  # imported late: few programs have a vendor's client
-
-        return vendor.AsyncVendorTransport(**settings) if asynchronous else vendor.VendorTransport(**settings)
-    return AsyncHttpTransport(**settings) if asynchronous else HttpTransport(**settings)
 
 
 @cache

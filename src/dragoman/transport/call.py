@@ -231,8 +231,12 @@ class PreparedRequest:
     def set_url(self, url: Any) -> None:
         """Set an address that was not known before."""
         self.url, self.server = url, server_of(url)
-        if self.terms is not None and self.priced_hosts and url.host.endswith(self.priced_hosts):
-            self.terms["host"] = url.host
+        self.note_host()
+
+    def note_host(self) -> None:
+        """Add the host to ``terms``, if its prices differ."""
+        if self.terms is not None and self.priced_hosts and self.url.host.endswith(self.priced_hosts):
+            self.terms["host"] = self.url.host
 
 
 @dataclass(slots=True)
@@ -257,23 +261,9 @@ class Call:
     """Host and port of the proxy of the current attempt, for errors."""
     recorder: "ExchangeRecorder | None" = None
 
-    def forget_reply(self) -> None:
-        """What this attempt's reply said is not said of the next one."""
-        self.headers, self.is_page = _NO_HEADERS, False
-
     def forget_body(self) -> None:
         """Release the body of the request: a stream has begun, which may be long, and nothing is sent again."""
         self.prepared = replace(self.prepared, body=b"")
-
-    def may_renew(self, outcome: object) -> bool:
-        """Whether to send the request again at once: the provider refused its credentials, and others may help.
-
-        It belongs to the same attempt, which has reserved once: a refused request costs nothing."""
-        access = self.prepared.access
-        if access is None:
-            return False
-        access.name_skew(outcome, self.headers)
-        return access.may_renew(outcome)
 
     def time_limits(self) -> dict[str, float | None]:
         """Return the attempt's time limits in seconds, under httpx's names."""
@@ -363,15 +353,23 @@ class Call:
                 self._with_hint(error)
         return error
 
-    def retry_delay(self, error: DragomanError) -> float:
-        """Return the seconds until the next attempt. Raises the error if there is none here.
+    def next_wait(self, error: DragomanError) -> float | None:
+        """End an attempt, and return the seconds until the next one. Raises the error if there is none here.
 
         Call it outside the exception handler: chained to our error, a library's exception would carry the request, and
-        with it the key, into every traceback.
+        with it the key, into every traceback. None means at once: the provider refused the credentials, and others may
+        help. That belongs to the same attempt, which has reserved once: a refused request costs nothing.
         """
-        wait = self.retry_state.record_failure(error, self.headers) if isinstance(error, ProviderError) else None
-        if wait is None or self.one_attempt:
-            raise error
+        if self.recorder is not None:
+            self.recorder.end(error)
+        access, wait = self.prepared.access, None
+        if access is not None:
+            access.name_skew(error, self.headers)
+        if access is None or not access.may_renew(error):
+            wait = self.retry_state.record_failure(error, self.headers) if isinstance(error, ProviderError) else None
+            if wait is None or self.one_attempt:
+                raise error
+        self.headers, self.is_page = _NO_HEADERS, False  # what this reply said is not said of the next one
         return wait
 
     def on_stream_error(self, error: DragomanError) -> DragomanError:

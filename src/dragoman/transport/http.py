@@ -14,7 +14,7 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.forks import ProcessCheck
 from dragoman.credentials.contract import ApiKey
-from dragoman.credentials.target import Target, TargetFinder
+from dragoman.credentials.target import TargetFinder
 from dragoman.transport.call import (
     AsyncResponse,
     Call,
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from dragoman.credentials.cached import CachedCredentials
 
 MAX_CONNECTIONS = 512
 
@@ -107,30 +106,37 @@ class _HttpTransport(TransportBase):
             client is not None and _signs(client, endpoint)
         )
         target = self._target_finder.target(adapter, keyless=keyless)
-        if target.credentials is not None:
-            if request.upload is not None:
-                raise ConfigurationError(
-                    "credentials that are fetched cannot prove who sends a body in pieces: give a key"
-                )
-            return _prepare_later(self._target_finder, target, target.credentials, adapter, request)
-        url, server = _address(target.base_url, request.path)
-        if request.terms is not None and endpoint.priced_hosts and url.host.endswith(endpoint.priced_hosts):
-            request.terms["host"] = url.host
-        headers = http_headers(request, target)
-        if request.upload is not None and request.upload.size is not None:
-            headers["content-length"] = str(request.upload.size)
-        return PreparedRequest(
+        url, server = _address(target.base_url, request.path) if target.base_url else (None, "")
+        prepared = PreparedRequest(
             method=validate_method(request.method),
             url=url,
-            headers=headers,
+            headers=http_headers(request, target),
             body=request.body,
             stream=request.stream,
             key=target.key,
             server=server,
             target=target,
             path=request.path,
+            terms=request.terms,
+            priced_hosts=endpoint.priced_hosts,
             upload=request.upload,
         )
+        if request.terms is not None and url is not None:
+            prepared.note_host()
+        if request.upload is not None:
+            if target.credentials is not None:
+                raise ConfigurationError(
+                    "credentials that are fetched cannot prove who sends a body in pieces: give a key"
+                )
+            if request.upload.size is not None:
+                prepared.headers["content-length"] = str(request.upload.size)
+        if target.credentials is not None:  # fetched before each attempt, and perhaps a part of the address with them
+            from dragoman.transport.authorization import Access  # imported late: most programs have a key
+
+            prepared.access = Access(
+                target.credentials, self._target_finder, prepared.headers, validate_path(request.path)
+            )
+        return prepared
 
 
 class HttpTransport(_HttpTransport, RetryingTransport):
@@ -160,9 +166,6 @@ class HttpTransport(_HttpTransport, RetryingTransport):
         self._process.warn_after_fork()
         return contextlib.closing(self._callers_client.send(call))
 
-    def close(self) -> None:
-        """Do nothing: the connections belong to the process."""
-
 
 class AsyncHttpTransport(_HttpTransport, AsyncRetryingTransport):
     """The async `HttpTransport`: over aiohttp if ``dragoman[speed]`` is installed, else over httpx.
@@ -183,9 +186,6 @@ class AsyncHttpTransport(_HttpTransport, AsyncRetryingTransport):
             return _AsyncAttempt(self._pools, call)
         self._process.warn_after_fork()
         return _callers_attempt(self._callers_client, call)
-
-    async def close(self) -> None:
-        """Do nothing: the connections belong to the event loop."""
 
 
 class _Attempt:
@@ -269,30 +269,6 @@ def _new_finder(
 
         credentials = GivenCredentials.wrap(credentials)
     return TargetFinder(api_key, base_url, environ, credentials=credentials, cloud=cloud)
-
-
-def _prepare_later(
-    finder: TargetFinder, target: Target, credentials: "CachedCredentials", adapter: Adapter, request: WireRequest
-) -> PreparedRequest:
-    """Return the request with credentials that are fetched before each attempt, and perhaps its address with them."""
-    from dragoman.transport.authorization import Access  # imported late: most programs have a key
-
-    headers = http_headers(request, target)
-    prepared = PreparedRequest(
-        method=validate_method(request.method),
-        url=None,
-        headers=headers,
-        body=request.body,
-        stream=request.stream,
-        access=Access(credentials, finder, headers, validate_path(request.path)),
-        target=target,
-        path=request.path,
-        terms=request.terms,
-        priced_hosts=adapter.endpoint.priced_hosts,
-    )
-    if target.base_url:
-        prepared.set_url(_address(target.base_url, request.path)[0])
-    return prepared
 
 
 @lru_cache(maxsize=256)

@@ -109,9 +109,8 @@ class RetryingTransport(TransportBase):
     def _open(self, call: Call) -> AbstractContextManager[SyncResponse]:
         """Make one attempt: a response before its body, which is released at the end of the context."""
 
-    @abstractmethod
     def close(self) -> None:
-        """Close the connections that this transport owns."""
+        """Do nothing: the connections belong to the process, or to the caller's client."""
 
     def __enter__(self) -> Self:
         return self
@@ -144,13 +143,12 @@ class RetryingTransport(TransportBase):
                 outcome = call.classify(response.status_code, body)
             except Exception as raised:
                 outcome = call.to_error(raised)
-            if call.recorder is not None:
-                call.recorder.end(outcome)
             if isinstance(outcome, WireResponse):
+                if call.recorder is not None:
+                    call.recorder.end(outcome)
                 return outcome
-            if not call.may_renew(outcome):
-                self._timing.sleep(call.retry_delay(outcome))
-            call.forget_reply()
+            if (wait := call.next_wait(outcome)) is not None:
+                self._timing.sleep(wait)
 
     @contextlib.contextmanager
     def stream(
@@ -185,11 +183,8 @@ class RetryingTransport(TransportBase):
                         if call.recorder is not None:
                             call.recorder.end()
                     return
-            if call.recorder is not None:
-                call.recorder.end(outcome)
-            if not call.may_renew(outcome):
-                self._timing.sleep(call.retry_delay(outcome))
-            call.forget_reply()
+            if (wait := call.next_wait(outcome)) is not None:
+                self._timing.sleep(wait)
 
     def _start_stream(self, call: Call, response: SyncResponse) -> "StreamedReply | DragomanError":
         from dragoman.transport.contract import StreamedReply  # imported late: many programs do not stream
@@ -226,9 +221,8 @@ class AsyncRetryingTransport(TransportBase):
     def _open(self, call: Call) -> AbstractAsyncContextManager[AsyncResponse]:
         """Make one attempt: a response before its body, which is released at the end of the context."""
 
-    @abstractmethod
     async def close(self) -> None:
-        """Close the connections that this transport owns."""
+        """Do nothing: the connections belong to the event loop, or to the caller's client."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -259,13 +253,12 @@ class AsyncRetryingTransport(TransportBase):
                 outcome = call.classify(response.status_code, body)
             except Exception as raised:
                 outcome = call.to_error(raised)
-            if call.recorder is not None:
-                call.recorder.end(outcome)
             if isinstance(outcome, WireResponse):
+                if call.recorder is not None:
+                    call.recorder.end(outcome)
                 return outcome
-            if not call.may_renew(outcome):
-                await self._timing.sleep_async(call.retry_delay(outcome))
-            call.forget_reply()
+            if (wait := call.next_wait(outcome)) is not None:
+                await self._timing.sleep_async(wait)
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -303,11 +296,8 @@ class AsyncRetryingTransport(TransportBase):
                         if call.recorder is not None:
                             call.recorder.end()
                     return
-            if call.recorder is not None:
-                call.recorder.end(outcome)
-            if not call.may_renew(outcome):
-                await self._timing.sleep_async(call.retry_delay(outcome))
-            call.forget_reply()
+            if (wait := call.next_wait(outcome)) is not None:
+                await self._timing.sleep_async(wait)
 
     async def _start_stream(self, call: Call, response: AsyncResponse) -> "AsyncStreamedReply | DragomanError":
         from dragoman.transport.contract import AsyncStreamedReply  # as above

@@ -66,7 +66,7 @@ class PoolGroup:
         from dragoman.transport.engines.loop_pools import LoopPools
 
         loop = asyncio.get_running_loop()
-        pools = LoopPools(loop, self._new_async_pool)
+        pools = LoopPools(loop, partial(self._new_pool, make_client=self._engine.async_client))
         with self._lock:
             self._loops = {each: kept for each, kept in self._loops.items() if not each.is_closed()}
             self._loops[loop] = pools
@@ -103,33 +103,6 @@ class PoolGroup:
         _janitor.start()
         return self._engine.client(size, **settings)
 
-    def _new_async_pool(self, url: "httpx.URL") -> Pool[Any]:
-        return self._new_pool(url, self._engine.async_client)
-
-
-class _Registry:
-    """The groups of this process, by their settings."""
-
-    def __init__(self) -> None:
-        self._groups: dict[Hashable, PoolGroup] = {}
-        self._lock = ProcessLock()
-
-    def group(self, engine: Engine, settings: ConnectionSettings, max_connections: int) -> PoolGroup:
-        key = (
-            engine.name, settings, max_connections, proxy_environment() if settings.proxy is None else None,
-        )  # fmt: skip
-        group = self._groups.get(key)
-        if group is None:
-            with self._lock:
-                if len(self._groups) >= _MAX_GROUPS:
-                    self._groups = {each: kept for each, kept in self._groups.items() if not kept.is_empty}
-                group = self._groups.setdefault(key, PoolGroup(engine, settings, max_connections))
-        return group
-
-    def groups(self) -> list[PoolGroup]:
-        with self._lock:
-            return list(self._groups.values())
-
 
 class _Janitor:
     """Closes idle sync connections. Its thread exits when no connection is left."""
@@ -161,13 +134,29 @@ class _Janitor:
                     return
 
 
-_registry = _Registry()
 _janitor = _Janitor()
+_groups: dict[Hashable, PoolGroup] = {}
+_lock = ProcessLock()
 
 
 def shared_pools(engine: Engine, settings: ConnectionSettings, max_connections: int) -> PoolGroup:
     """Return the pools of these settings, which every transport with the same settings shares."""
-    return _registry.group(engine, settings, max_connections)
+    key = (
+        engine.name, settings, max_connections, proxy_environment() if settings.proxy is None else None,
+    )  # fmt: skip
+    group = _groups.get(key)
+    if group is None:
+        with _lock:
+            if len(_groups) >= _MAX_GROUPS:
+                for each in [each for each, kept in _groups.items() if kept.is_empty]:
+                    del _groups[each]
+            group = _groups.setdefault(key, PoolGroup(engine, settings, max_connections))
+    return group
+
+
+def _all_groups() -> list[PoolGroup]:
+    with _lock:
+        return list(_groups.values())
 
 
 def close_idle_connections(seconds: float = 0.0) -> bool:
@@ -175,13 +164,13 @@ def close_idle_connections(seconds: float = 0.0) -> bool:
 
     Return whether any are left. Connections in use stay open. Later calls open new ones.
     """
-    left = [group.close_idle(seconds) for group in _registry.groups()]
+    left = [group.close_idle(seconds) for group in _all_groups()]
     return any(left)
 
 
 async def close_idle_connections_async(seconds: float = 0.0) -> None:
     """As `close_idle_connections`, for the connections of the running event loop."""
-    for group in _registry.groups():
+    for group in _all_groups():
         await group.close_idle_async(seconds)
 
 
