@@ -5,6 +5,7 @@ Nothing here imports such a library: each kind has a module that does, when the 
 
 import os
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -31,78 +32,20 @@ _MAX_KEPT = 256
 
 @dataclass(frozen=True, slots=True)
 class Cloud:
-    """One kind.
-
-    ``variables`` are read by the library: if one of them changes, its credentials are fetched again. ``advice`` says
-    what to do without credentials.
-    """
+    """One kind, a table of clouds.toml."""
 
     name: str
     library: str
     extra: str
-    variables: tuple[str, ...]
     advice: str
+    variables: list[str]
+    source_variables: list[str]
+    source_files: list[str]
 
 
 CLOUDS: Mapping[str, Cloud] = {
-    "aws": Cloud(
-        name="AWS",
-        library="botocore",
-        extra="bedrock",
-        variables=(
-            "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_DEFAULT_PROFILE",
-            "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE",
-            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_REGION",
-            "AWS_DEFAULT_REGION", "HOME",
-        ),
-        advice="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile in AWS_PROFILE, or run aws sso login",
-    ),
-    "google": Cloud(
-        name="Google Cloud",
-        library="google.auth",
-        extra="google",
-        variables=("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT",
-                   "GOOGLE_CLOUD_QUOTA_PROJECT", "GCE_METADATA_HOST", "HOME"),
-        advice="set GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth application-default login",
-    ),
-    "azure": Cloud(
-        name="Microsoft Entra",
-        library="azure.identity",
-        extra="azure",
-        variables=(
-            "AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PATH",
-            "AZURE_FEDERATED_TOKEN_FILE", "AZURE_AUTHORITY_HOST", "AZURE_TOKEN_CREDENTIALS", "IDENTITY_ENDPOINT",
-            "HOME",
-        ),
-        advice="set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or run az login",
-    ),
-    "anthropic": Cloud(
-        name="Anthropic's own",
-        library="anthropic",
-        extra="anthropic",
-        variables=(
-            "ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR", "ANTHROPIC_FEDERATION_RULE_ID", "ANTHROPIC_ORGANIZATION_ID",
-            "ANTHROPIC_IDENTITY_TOKEN", "ANTHROPIC_IDENTITY_TOKEN_FILE", "ANTHROPIC_SERVICE_ACCOUNT_ID",
-            "ANTHROPIC_WORKSPACE_ID", "HOME",
-        ),
-        advice="set ANTHROPIC_AUTH_TOKEN or ANTHROPIC_PROFILE",
-    ),
-}  # fmt: skip
-
-_SOURCE_VARIABLES = {
-    "aws": ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
-    "google": ("GOOGLE_APPLICATION_CREDENTIALS",),
-    "azure": ("AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_FEDERATED_TOKEN_FILE",
-              "IDENTITY_ENDPOINT"),
-    "anthropic": ("ANTHROPIC_PROFILE", "ANTHROPIC_FEDERATION_RULE_ID"),
-}  # fmt: skip
-"""Variables whose presence alone shows that there are credentials, in order of precedence."""
-_SOURCE_FILES = {
-    "aws": (".aws/credentials", ".aws/config"),
-    "google": (".config/gcloud/application_default_credentials.json",),
-    "azure": (".azure/azureProfile.json",),
-    "anthropic": (".config/anthropic/configs/default.json",),
+    kind: Cloud(**row)
+    for kind, row in tomllib.loads(Path(__file__).with_name("clouds.toml").read_text(encoding="utf-8")).items()
 }
 
 _kept: "dict[Any, CachedCredentials]" = {}
@@ -176,9 +119,9 @@ def find_source(kind: str, settings: Mapping[str, Any], environ: Mapping[str, st
     A machine's own identity is not looked for: that would connect to its metadata service.
     """
     named = [f"{name} {settings[name]}" for name in CLOUD_IDENTITY[kind] if settings.get(name)]
-    variables = [name for name in _SOURCE_VARIABLES[kind] if environ.get(name, "").strip()]
+    variables = [name for name in CLOUDS[kind].source_variables if environ.get(name, "").strip()]
     home = Path(environ.get("HOME") or Path.home())
-    files = [path for path in _SOURCE_FILES[kind] if (home / path).is_file()]
+    files = [path for path in CLOUDS[kind].source_files if (home / path).is_file()]
     if kind == "google" and (folder := environ.get("CLOUDSDK_CONFIG")):
         file = Path(folder) / "application_default_credentials.json"
         files = [str(file)] if file.is_file() else []

@@ -312,7 +312,11 @@ class Call:
         if status < 300 and self.is_page:
             from dragoman.transport.failures import page_error  # imported late, as below
 
-            return self._with_hint(page_error(status, body, self.headers, self.prepared, self.adapter.provider))
+            target, path = self.prepared.target, self.prepared.path.partition("?")[0]
+            address = self.prepared.server if target is None else f"{target.base_url}{path}"
+            return self._with_hint(
+                page_error(status, body, self.headers["content-type"], address, self.adapter.provider)
+            )
         if status < 300:
             self.retry_state.record_success(status)
             return WireResponse(status, body, self.headers, self.retry_state.attempts)
@@ -329,10 +333,12 @@ class Call:
 
     def _with_hint(self, error: ProviderError) -> ProviderError:
         """Add the full address and the likely mistake in it, if the error is of the address."""
-        if error.status is None or error.status in MISSED or isinstance(error, UnexpectedPageError):
+        prepared = self.prepared
+        of_the_address = error.status is None or error.status in MISSED or isinstance(error, UnexpectedPageError)
+        if of_the_address and prepared.target is not None:
             from dragoman.transport.failures import explain
 
-            error.hint = explain(error, self.prepared, self.adapter, through_proxy=bool(self.proxy))
+            error.hint = explain(error, prepared.method, prepared.target, prepared.path, self.adapter, self.proxy)
         return error
 
     def to_error(self, exception: Exception) -> DragomanError:

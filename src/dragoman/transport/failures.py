@@ -6,8 +6,6 @@ chained to theirs, because theirs holds the request and with it the key.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Protocol
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import (
@@ -138,45 +136,23 @@ def _describe(problem: str, exception: Exception, key: ApiKey | None) -> str:
     return mask_secrets(f"{problem}: {type(exception).__name__}{f': {text[:_MAX_TEXT]}' if text else ''}")
 
 
-class Prepared(Protocol):
-    """What a request was made from."""
-
-    @property
-    def target(self) -> Target | None: ...
-
-    @property
-    def method(self) -> str: ...
-
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def server(self) -> str: ...
-
-
-def page_error(
-    status: int, body: bytes, headers: Mapping[str, str], prepared: Prepared, provider: str
-) -> UnexpectedPageError:
+def page_error(status: int, body: bytes, kind: str, address: str, provider: str) -> UnexpectedPageError:
     """Return the error of a page that came in place of a reply, from a proxy, a login or a wrong path."""
-    target, path = prepared.target, prepared.path.partition("?")[0]
-    address = prepared.server if target is None else f"{target.base_url}{path}"
     words = " ".join(_PAGE_MARKUP.sub(" ", body[:_MAX_PAGE].decode("utf-8", "replace")).split())
     return UnexpectedPageError(
-        f"{address} answered with a page ({headers['content-type']:.80}), "
+        f"{address} answered with a page ({kind:.80}), "
         f"not with a reply: check base_url, the proxy and the network. The page begins: {words[:_MAX_TEXT]}",
         provider=provider,
         status=status,
     )
 
 
-def explain(error: ProviderError, prepared: Prepared, adapter: Adapter, *, through_proxy: bool) -> str | None:
+def explain(error: ProviderError, method: str, target: Target, path: str, adapter: Adapter, proxy: str) -> str | None:
     """Return the full address and the likely cause of an error that may concern it; None for any other error."""
-    if (target := prepared.target) is None:
-        return None
     if error.status is None:
-        cause = _of_connection(error, target, through_proxy=through_proxy)
+        cause = _of_connection(error, target, through_proxy=bool(proxy))
     elif isinstance(error, UnexpectedPageError):
-        cause = _of_path(target, prepared.path, adapter.endpoint.base_url, adapter.model)
+        cause = _of_path(target, path, adapter.endpoint.base_url, adapter.model)
     elif error.status == 400:
         if "HTTPS port" not in error.message:
             return None
@@ -184,8 +160,8 @@ def explain(error: ProviderError, prepared: Prepared, adapter: Adapter, *, throu
     elif _OF_THE_MODEL.search(error.message.lower()):
         cause = ""
     else:
-        cause = _of_path(target, prepared.path, adapter.endpoint.base_url, adapter.model)
-    asked = f"{prepared.method} {target.base_url}{prepared.path.partition('?')[0]}"
+        cause = _of_path(target, path, adapter.endpoint.base_url, adapter.model)
+    asked = f"{method} {target.base_url}{path.partition('?')[0]}"
     return f"{asked}: {cause}" if cause else asked
 
 
