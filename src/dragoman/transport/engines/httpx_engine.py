@@ -10,14 +10,15 @@ classes.
 
 import importlib
 import time
-from collections.abc import Iterable, Iterator
-from functools import cache, lru_cache
+from collections.abc import Iterable
+from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.log import get_logger
+from dragoman.effects import Perform, Work, call, drive, drive_async
 from dragoman.transport.call import AsyncResponse, Call, SyncResponse
 from dragoman.transport.engines.engine import (
     AsyncClient,
@@ -26,7 +27,7 @@ from dragoman.transport.engines.engine import (
     SyncEngine,
     default_ssl_context,
 )
-from dragoman.transport.engines.network import is_address, open_connections, resolver
+from dragoman.transport.engines.network import AddressInfo, is_address, open_connections, resolver
 from dragoman.transport.engines.pool import IDLE_SECONDS
 from dragoman.transport.engines.proxies import find_proxies, proxy_server
 from dragoman.transport.retry import MIN_SECONDS, seconds_of
@@ -67,22 +68,13 @@ class HttpxEngine(SyncEngine):
         return None if connection_settings.http2 else _CONNECTIONS_PER_CLIENT
 
     def client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> Client:
-        library = importlib.import_module(self.name)
-        proxy = find_proxies(connection_settings.proxy).find(url)
-        transport = self._transport("HTTPTransport", size, connection_settings, proxy)
-        transport._pool._network_backend = _DeadlineNetwork(
-            importlib.import_module(self.core), joins_writes=not connection_settings.http2
-        )
-        _check_reuse(transport._pool)
-        return _OwnClient(library, self, transport, proxy_server(proxy))
+        joins_writes = not connection_settings.http2
+        network = _DeadlineNetwork(importlib.import_module(self.core), joins_writes=joins_writes)
+        return _OwnClient(self, *self._transport("HTTPTransport", network, size, connection_settings, url))
 
     def async_client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> AsyncClient:
-        library = importlib.import_module(self.name)
-        proxy = find_proxies(connection_settings.proxy).find(url)
-        transport = self._transport("AsyncHTTPTransport", size, connection_settings, proxy)
-        transport._pool._network_backend = _AsyncNetwork(importlib.import_module(self.core))
-        _check_reuse(transport._pool)
-        return _OwnAsyncClient(library, self, transport, proxy_server(proxy))
+        network = _AsyncNetwork(importlib.import_module(self.core))
+        return _OwnAsyncClient(self, *self._transport("AsyncHTTPTransport", network, size, connection_settings, url))
 
     def wrap_client(self, client: Any) -> Client:
         return _CallersClient(self, client)
@@ -95,12 +87,15 @@ class HttpxEngine(SyncEngine):
         """Return an address as the library has it."""
         return url
 
-    def _transport(self, class_name: str, size: int, settings: ConnectionSettings, proxy: str | None) -> Any:
-        library = importlib.import_module(self.name)
+    def _transport(
+        self, class_name: str, network: "_Network", size: int, settings: ConnectionSettings, url: "httpx.URL"
+    ) -> tuple[Any, str]:
+        """Return a transport of httpx over that network, and host and port of its proxy."""
+        library, proxy = importlib.import_module(self.name), find_proxies(settings.proxy).find(url)
         if settings.http2 and find_spec("h2") is None:
             raise ConfigurationError(f"HTTP/2 needs the h2 package: pip install {self.name}[http2]")
         try:
-            return getattr(library, class_name)(
+            transport = getattr(library, class_name)(
                 verify=settings.verify or default_ssl_context(self.name, http2=settings.http2),
                 limits=library.Limits(
                     max_connections=size, max_keepalive_connections=size, keepalive_expiry=IDLE_SECONDS
@@ -110,6 +105,9 @@ class HttpxEngine(SyncEngine):
             )
         except ImportError as error:  # socksio for SOCKS; the message names the extra of httpx
             raise ConfigurationError(str(error)) from None
+        transport._pool._network_backend = network
+        _check_reuse(transport._pool)
+        return transport, proxy_server(proxy)
 
 
 class Httpx2Engine(HttpxEngine):
@@ -128,8 +126,8 @@ class Httpx2Engine(HttpxEngine):
 class _Own:
     """A transport of httpx with a few connections."""
 
-    def __init__(self, library: Any, engine: HttpxEngine, transport: Any, proxy: str) -> None:
-        self._library = library
+    def __init__(self, engine: HttpxEngine, transport: Any, proxy: str) -> None:
+        self._library = importlib.import_module(engine.name)
         self._engine = engine
         self._transport = transport
         self._proxy = proxy
@@ -290,13 +288,48 @@ class _DeadlineStream:
             self._inner.write(held, timeout=seconds_of(timeout))
 
 
-class _DeadlineNetwork:
-    """Opens sync connections. ``core`` is httpcore or httpcore2."""
+class _Network:
+    """Opens connections: each address of a host gets an equal share of the time. ``core`` is httpcore or httpcore2."""
 
-    def __init__(self, core: ModuleType, *, joins_writes: bool = False) -> None:
+    def __init__(self, core: ModuleType, backend: Any) -> None:
         self._core = core
+        self._inner = backend
+
+    def _connect(self, host: str, port: int, timeout: float | None, *options: Any) -> Work[Any]:
+        ends_at = None if timeout is None else time.monotonic() + timeout
+        addresses = [host]
+        if not is_address(host):
+            look_up = partial(resolver.resolve, host, port, timeout), partial(_resolve_async, host, port, timeout)
+            try:
+                found = yield Perform(*look_up)
+            except TimeoutError:
+                raise self._core.ConnectTimeout("the name lookup took too long") from None
+            except (OSError, UnicodeError) as error:
+                raise self._core.ConnectError(str(error)) from None
+            addresses = list(dict.fromkeys(address[0] for *_, address in found))
+        for index, address in enumerate(addresses):
+            left = None if ends_at is None else max(ends_at - time.monotonic(), MIN_SECONDS)
+            share = None if left is None else left / (len(addresses) - index)
+            try:
+                return (yield call(self._inner.connect_tcp, address, port, share, *options))
+            except (self._core.ConnectError, self._core.ConnectTimeout):
+                if address == addresses[-1]:
+                    raise
+        raise self._core.ConnectError("the host has no address")
+
+
+async def _resolve_async(host: str, port: int, timeout: float | None) -> list[AddressInfo]:
+    import asyncio
+
+    return await asyncio.wait_for(asyncio.wrap_future(resolver.submit(host, port)), timeout)
+
+
+class _DeadlineNetwork(_Network):
+    """Opens sync connections."""
+
+    def __init__(self, core: ModuleType, *, joins_writes: bool) -> None:
+        super().__init__(core, core.SyncBackend())
         self._joins_writes = joins_writes
-        self._inner = core.SyncBackend()
 
     def connect_tcp(
         self,
@@ -306,25 +339,8 @@ class _DeadlineNetwork:
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> _DeadlineStream:
-        ends_at = None if timeout is None else time.monotonic() + timeout
-        addresses = [host] if is_address(host) else self._resolve(host, port, timeout)
-        for limit, address in _shares(addresses, ends_at):
-            try:
-                inner = self._inner.connect_tcp(address, port, limit, local_address, socket_options)
-            except (self._core.ConnectError, self._core.ConnectTimeout):
-                if address == addresses[-1]:
-                    raise
-            else:
-                return _DeadlineStream(inner, joins_writes=self._joins_writes)
-        raise self._core.ConnectError("the host has no address")
-
-    def _resolve(self, host: str, port: int, timeout: float | None) -> list[str]:
-        try:
-            return _unique(resolver.resolve(host, port, timeout))
-        except TimeoutError as error:
-            raise self._core.ConnectTimeout(str(error)) from None
-        except (OSError, UnicodeError) as error:
-            raise self._core.ConnectError(str(error)) from None
+        inner = drive(self._connect(host, port, timeout, local_address, socket_options))
+        return _DeadlineStream(inner, joins_writes=self._joins_writes)
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -352,12 +368,11 @@ class _AsyncStream:
         return found or _has_unread_bytes(self._inner) if info == "is_readable" else found
 
 
-class _AsyncNetwork:
-    """Opens async connections. ``core`` is httpcore or httpcore2."""
+class _AsyncNetwork(_Network):
+    """Opens async connections."""
 
     def __init__(self, core: ModuleType) -> None:
-        self._core = core
-        self._inner = core.AnyIOBackend()
+        super().__init__(core, core.AnyIOBackend())
 
     async def connect_tcp(
         self,
@@ -367,28 +382,7 @@ class _AsyncNetwork:
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> _AsyncStream:
-        ends_at = None if timeout is None else time.monotonic() + timeout
-        addresses = [host] if is_address(host) else await self._resolve(host, port, timeout)
-        for limit, address in _shares(addresses, ends_at):
-            try:
-                inner = await self._inner.connect_tcp(address, port, limit, local_address, socket_options)
-            except (self._core.ConnectError, self._core.ConnectTimeout):
-                if address == addresses[-1]:
-                    raise
-            else:
-                return _AsyncStream(inner)
-        raise self._core.ConnectError("the host has no address")
-
-    async def _resolve(self, host: str, port: int, timeout: float | None) -> list[str]:
-        import asyncio
-
-        try:
-            lookup = asyncio.wrap_future(resolver.submit(host, port))
-            return _unique(await asyncio.wait_for(lookup, timeout))
-        except TimeoutError:
-            raise self._core.ConnectTimeout("the name lookup took too long") from None
-        except (OSError, UnicodeError) as error:
-            raise self._core.ConnectError(str(error)) from None
+        return _AsyncStream(await drive_async(self._connect(host, port, timeout, local_address, socket_options)))
 
     async def sleep(self, seconds: float) -> None:
         import asyncio
@@ -441,14 +435,3 @@ def _has_extra_bytes(connection: Any) -> bool:
         if (parser := getattr(connection, "_h11_state", None)) is not None:
             return bool(parser.trailing_data[0])
     return False
-
-
-def _unique(addresses: Iterable[Any]) -> list[str]:
-    return list(dict.fromkeys(address[0] for *_, address in addresses))
-
-
-def _shares(addresses: list[str], ends_at: float | None) -> Iterator[tuple[float | None, str]]:
-    """Yield each address with the seconds for it: an equal share of the time that is left."""
-    for index, address in enumerate(addresses):
-        left = None if ends_at is None else max(ends_at - time.monotonic(), MIN_SECONDS)
-        yield (None if left is None else left / (len(addresses) - index)), address
