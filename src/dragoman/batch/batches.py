@@ -154,8 +154,7 @@ class _Batches(Generic[TransportT]):
         judged = prepare_requests(self.adapter, requests, self._options, schema)
         for index, request in enumerate(judged):
             judged[index] = yield from self._admit(request)
-        batch = encode_batch(self.adapter, judged)
-        self.losses = batch.losses
+        entries, lines, headers, self.losses = encode_batch(self.adapter, judged)
         allowed = [request for request in judged if request.denial is None]
         for request in judged:
             report_request(governance.reports, self.adapter, request)
@@ -168,7 +167,7 @@ class _Batches(Generic[TransportT]):
             for request in allowed:
                 yield from self._save_prompt(request)
             if allowed:
-                batch_id = yield from self._post(self._wire.submit(batch.lines, batch.headers), reservations)
+                batch_id = yield from self._post(self._wire.submit(lines, headers), reservations)
         except BaseException as error:
             for each in reservations.values():
                 each.release()
@@ -180,7 +179,7 @@ class _Batches(Generic[TransportT]):
             model=governance.model,
             batch_id=batch_id,
             submitted_at_ms=int(governance.now().timestamp() * 1000),
-            entries=batch.entries,
+            entries=entries,
             plugins=() if governance.client.policy is None else _names(governance.client.policy),
         )
 

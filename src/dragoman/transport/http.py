@@ -31,10 +31,8 @@ from dragoman.transport.engines.engine import (
     AsyncClient,
     Client,
     ConnectionSettings,
-    Engine,
     SyncEngine,
-    choose_async_engine,
-    choose_sync_engine,
+    choose_engine,
 )
 from dragoman.transport.engines.pool import Pool, wait_for_slot
 from dragoman.transport.engines.shared_pools import PoolGroup, shared_pools
@@ -53,7 +51,7 @@ MAX_CONNECTIONS = 512
 class _HttpTransport(TransportBase):
     """What the sync and the async transport share: where the requests go, and over which connections."""
 
-    _choose_engine: ClassVar[Callable[..., Engine]]
+    _asynchronous: ClassVar[bool]
 
     def __init__(
         self,
@@ -90,7 +88,7 @@ class _HttpTransport(TransportBase):
         self._target_finder = _new_finder(api_key, credentials, base_url, environ, cloud)
         self._own_client = client if api_key is None and credentials is None else None
         connection_settings = ConnectionSettings(proxy, verify, http2)
-        self._engine = type(self)._choose_engine(client, engine, connection_settings, environ)
+        self._engine = choose_engine(client, engine, connection_settings, environ, asynchronous=self._asynchronous)
         self._callers_client = None if client is None else self._wrap(client)
         self._process = ProcessCheck()
         self._pools = shared_pools(self._engine, connection_settings, max_connections)
@@ -148,11 +146,11 @@ class HttpTransport(_HttpTransport, RetryingTransport):
     the caller's own `httpx.Client`: its proxies, certificates, hooks and transport are used, and it is not closed here.
     If it has auth or a credential in its headers, no key is looked up.
 
-    ``engine`` is ``"httpx"`` or ``"httpx2"``; see `choose_sync_engine`. `ConnectionSettings` documents ``proxy``,
+    ``engine`` is ``"httpx"`` or ``"httpx2"``; see `choose_engine`. `ConnectionSettings` documents ``proxy``,
     ``verify`` and ``http2``, and `TransportSettings` the others. ``max_connections`` is for each origin.
     """
 
-    _choose_engine = staticmethod(choose_sync_engine)
+    _asynchronous = False
 
     def _wrap(self, client: Any) -> Client:
         assert isinstance(self._engine, SyncEngine)
@@ -176,7 +174,7 @@ class AsyncHttpTransport(_HttpTransport, AsyncRetryingTransport):
     loop that opened them, so each loop has its own. They are closed with the loop.
     """
 
-    _choose_engine = staticmethod(choose_async_engine)
+    _asynchronous = True
 
     def _wrap(self, client: Any) -> AsyncClient:
         return self._engine.wrap_async_client(client)
