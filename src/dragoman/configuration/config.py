@@ -147,6 +147,10 @@ class ClientConfig:
             derived.lifetime.transports = self.lifetime.transports
         return derived
 
+    def new_transports(self, own: Mapping[str, Mapping[str, Any]], *, asynchronous: bool) -> Transports[Any]:
+        """Return transports for a caller with settings of its own, by provider, besides those of the client."""
+        return Transports(merge_providers(self.providers or {}, own), asynchronous=asynchronous)
+
     def session_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a session of this client, given those that the caller passed.
 
