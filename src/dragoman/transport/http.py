@@ -119,7 +119,7 @@ class _HttpTransport(TransportBase):
             priced_hosts=endpoint.priced_hosts,
             upload=request.upload,
         )
-        if request.terms is not None and url is not None:
+        if request.terms is not None and endpoint.priced_hosts and url is not None:
             prepared.note_host()
         if request.upload is not None:
             if target.credentials is not None:
