@@ -82,8 +82,8 @@ class TargetFinder:
         self._credentials = credentials
         self._cloud = {name: value for name, value in cloud.items() if value}
         self._service: str | None = None
-        self._last: tuple[Endpoint, list[str], Target] | None = None
-        """The last target with a key, and the variables that it is from: nearly all requests have the same."""
+        self._last: tuple[Endpoint, int, Target] | None = None
+        """The last target with a key, and the hash of the variables that it is from: most requests have the same."""
 
     def target(self, adapter: Adapter, *, keyless: bool = False) -> Target:
         """Return the address and the key for an adapter. Raises MissingKeyError, and ConfigurationError for a base URL
@@ -101,15 +101,17 @@ class TargetFinder:
         if self._key is None and not IDENTITY_SETTINGS.isdisjoint(self._cloud):
             return self._new_target(adapter, None, self._find_cloud(endpoint, adapter.provider))
         names = () if self._key else (*endpoint.key_variables, *endpoint.token_variables)
-        texts = [self._environ.get(each, "").strip() for each in (*names, endpoint.base_url_variable or "")]
-        if self._last is not None and self._last[0] is endpoint and self._last[1] == texts:
+        # Of the variables only the hash is kept: no traceback shows a key.
+        read = hash(tuple(map(self._environ.get, (*names, endpoint.base_url_variable or ""))))
+        if self._last is not None and self._last[0] is endpoint and self._last[1] == read:
             return self._last[2]
         key, credentials, is_bearer = self._key, None, False
         if key is None:
             key, credentials, is_bearer = self._find_key(endpoint, adapter.provider)
         target = self._new_target(adapter, key, credentials, is_bearer=is_bearer)
-        if (self._key or any(texts[:-1])) and not self._cloud and "{" not in endpoint.base_url:
-            self._last = endpoint, texts, target  # nothing else can change it
+        is_given = self._key is not None or any(self._environ.get(each, "").strip() for each in names)
+        if is_given and not self._cloud and "{" not in endpoint.base_url:
+            self._last = endpoint, read, target  # nothing else can change it
         return target
 
     def _new_target(
