@@ -41,19 +41,29 @@ def is_shared(path: Path) -> bool:
     return bool(path.stat().st_mode & _READ_BY_OTHERS and path.parent.stat().st_mode & _ENTERED_BY_OTHERS)
 
 
+def read_regular_file(path: Path, otherwise: str) -> bytes:
+    """Return the content of a file. A device or a pipe could be endless, and opening one could wait.
+
+    Raises OSError, and ConfigurationError for one that is not a regular file, and for one of more than 1 MiB, of which
+    the error says what it is ``otherwise``.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ConfigurationError(f"{path} is not a regular file")
+        content = file.read(_MAX_BYTES + 1)
+    if len(content) > _MAX_BYTES:
+        raise ConfigurationError(f"{path} is larger than {_MAX_BYTES:,} bytes: {otherwise}")
+    return content
+
+
 def read_secret(path: Path) -> bytes:
     """Return the content of a file. Raises ConfigurationError, which never shows it."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ConfigurationError(f"{path} is not a regular file")
-            content = file.read(_MAX_BYTES + 1)
+        content = read_regular_file(path, "it holds no credentials")
         warn_if_shared(path)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
-    if len(content) > _MAX_BYTES:
-        raise ConfigurationError(f"{path} is larger than {_MAX_BYTES:,} bytes: it holds no credentials")
     return content
 
 

@@ -16,9 +16,7 @@ from dragoman.canonical.extensions.message_labels import labels_of_messages
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.configuration.transports import Transports
-from dragoman.configuration.validation import merge_providers
-from dragoman.effects import Work, call, drive, drive_async, in_thread
+from dragoman.effects import Work, drive, drive_async, in_thread
 from dragoman.session.judge import Judge
 from dragoman.session.judge import Prompt as JudgedPrompt
 from dragoman.session.media import media_type_of
@@ -111,17 +109,14 @@ class _Services:
         settings = seal_keys(settings)
         self.adapter = get_adapter(model)
         """The adapter of the model."""
-        provider = self.adapter.provider
-        config, own = read_call_settings(provider, client, providers, settings)
+        config, own = read_call_settings(self.adapter.provider, client, providers, settings)
         if self.adapter.services is None:
             raise ConfigurationError(f"{self.adapter.model_id}: its adapter supports no services")
         self._api: ServiceApi = self.adapter.services
         self.losses: tuple[Loss, ...] = ()
         """What the request that was counted last could not hold."""
         self._options = options or config.options or AdapterOptions()
-        transports: Transports[Any] = Transports(
-            merge_providers(config.providers or {}, own), asynchronous=self._asynchronous
-        )
+        transports = config.new_transports(own, asynchronous=self._asynchronous)
         self._governance = Governance(config, self.adapter, transports)
         if not self._asynchronous:
             self._governance.check_coroutines("AsyncServices")
@@ -169,10 +164,6 @@ class _Services:
                 labels=labels_of_messages(messages),
             )
         )
-
-    def _close(self) -> Work[None]:
-        for transport in self._governance.transports.take_all():
-            yield call(transport.close)
 
 
 class Services(_Services):
@@ -227,7 +218,7 @@ class Services(_Services):
 
     def close(self) -> None:
         """Release the connections."""
-        drive(self._close())
+        drive(self._governance.transports.close())
 
     def __enter__(self) -> Self:
         return self
@@ -271,7 +262,7 @@ class AsyncServices(_Services):
 
     async def close(self) -> None:
         """Await `Services.close`."""
-        await drive_async(self._close())
+        await drive_async(self._governance.transports.close())
 
     async def __aenter__(self) -> Self:
         return self

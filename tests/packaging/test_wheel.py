@@ -31,6 +31,7 @@ def test_the_wheel_holds_the_packages_and_their_data(built_wheel: Path) -> None:
     [
         "dragoman/_bundled/pricing/anthropic.toml",
         "dragoman/_bundled/cassettes/llama-server/swap",
+        "dragoman/credentials/clouds.toml",
         "dragoman/local/models.toml",
         "dragoman/testing/cassettes/wires.toml",
         "dragoman/store/migrations/versions/",

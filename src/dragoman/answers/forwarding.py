@@ -43,7 +43,7 @@ async def forward(
     Raises ProviderError, RequestError, MissingKeyError, ConfigurationError, and what governors raise.
     """
     config.lifetime.check()
-    transports = config.connections.transports(asynchronous=True)
+    transports = config.lifetime.transports[True]
     transport, timeout = transports.get(adapter), transports.timeout(adapter)
     if isinstance(transport, PlainTransport):
         raise ConfigurationError("the transport of this provider forwards nothing")

@@ -101,7 +101,7 @@ class ProviderRequest:
         else:
             self._attempt = partial(Attempt(self._governors, measure).run, _exchange)
         self._prices = config.prices if config.prices is not None else price_table()
-        self._transports: Transports[Any] = config.connections.transports(asynchronous=True)
+        self._transports: Transports[Any] = config.lifetime.transports[True]
         self._adapter = adapter
         self._encode = encode
         self._read = read or adapter.from_wire_response

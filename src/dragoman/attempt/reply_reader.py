@@ -11,10 +11,10 @@ from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete, MessageStart, StreamEvent, UsageUpdate
 from dragoman.canonical.message import Message, MessageStatus, StopReason
 from dragoman.effects import Abandoned, Broken, Failed, Perform, Replied, ResponseDetails, SendOutcome, Stage, Work
-from dragoman.transport import AsyncStreamedReply, StreamedReply
 
 if TYPE_CHECKING:
     from dragoman.adapter.replies.stream_decoder import StreamDecoder
+    from dragoman.transport import AsyncStreamedReply, StreamedReply
 
 
 class ReplyReader:

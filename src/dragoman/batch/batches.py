@@ -45,7 +45,6 @@ from dragoman.canonical.extensions.message_labels import with_message_labels
 from dragoman.canonical.ids import new_session_id, new_ulid
 from dragoman.canonical.message import Message, Role
 from dragoman.configuration.transports import Transports
-from dragoman.configuration.validation import merge_providers
 from dragoman.effects import (
     Broken,
     Failed,
@@ -55,7 +54,6 @@ from dragoman.effects import (
     ResponseDetails,
     SendOutcome,
     Work,
-    call,
     drive,
     drive_async,
     in_thread,
@@ -120,8 +118,7 @@ class _Batches(Generic[TransportT]):
         settings = seal_keys(settings)
         self.adapter = get_adapter(model)
         """The adapter of the model."""
-        provider = self.adapter.provider
-        config, own = read_call_settings(provider, client, providers, settings)
+        config, own = read_call_settings(self.adapter.provider, client, providers, settings)
         self.losses: Mapping[str, tuple[Loss, ...]] = {}
         """The losses of the requests in the batch that was submitted last, by request id."""
         self._wire = batch_wire(self.adapter)
@@ -131,8 +128,7 @@ class _Batches(Generic[TransportT]):
             raise ConfigurationError("batches need a price table: pass prices=price_table(...), or omit prices")
         self._prices = price_table() if table is None else table
         identity = resolve_identity(user_id, team_id, pseudonyms)
-        settings = merge_providers(config.providers or {}, own)
-        transports: Transports[TransportT] = Transports(settings, asynchronous=self._asynchronous)
+        transports: Transports[TransportT] = config.new_transports(own, asynchronous=self._asynchronous)
         self._governance = Governance(
             config, self.adapter, transports, identity=identity, prices=BatchPrices(self._prices), now=now
         )
@@ -154,8 +150,7 @@ class _Batches(Generic[TransportT]):
         judged = prepare_requests(self.adapter, requests, self._options, schema)
         for index, request in enumerate(judged):
             judged[index] = yield from self._admit(request)
-        batch = encode_batch(self.adapter, judged)
-        self.losses = batch.losses
+        entries, lines, headers, self.losses = encode_batch(self.adapter, judged)
         allowed = [request for request in judged if request.denial is None]
         for request in judged:
             report_request(governance.reports, self.adapter, request)
@@ -168,7 +163,7 @@ class _Batches(Generic[TransportT]):
             for request in allowed:
                 yield from self._save_prompt(request)
             if allowed:
-                batch_id = yield from self._post(self._wire.submit(batch.lines, batch.headers), reservations)
+                batch_id = yield from self._post(self._wire.submit(lines, headers), reservations)
         except BaseException as error:
             for each in reservations.values():
                 each.release()
@@ -180,7 +175,7 @@ class _Batches(Generic[TransportT]):
             model=governance.model,
             batch_id=batch_id,
             submitted_at_ms=int(governance.now().timestamp() * 1000),
-            entries=batch.entries,
+            entries=entries,
             plugins=() if governance.client.policy is None else _names(governance.client.policy),
         )
 
@@ -348,10 +343,6 @@ class _Batches(Generic[TransportT]):
         form: AnswerType[Any] = AnswerType(output)
         yield from self._results(handle, lambda custom_id, result: read_output(custom_id, result, form))
 
-    def _close(self) -> Work[None]:
-        for transport in self._governance.transports.take_all():
-            yield call(transport.close)
-
     def _request(self, operation: Operation[Any]) -> Perform:
         """Return the effect that sends the requests of an operation. Its outcome is the operation's result."""
         timeout = self._governance.transports.timeout(self.adapter)
@@ -436,7 +427,7 @@ class Batches(_Batches[Transport]):
 
     def close(self) -> None:
         """Release the connections. Batches go on, and a `BatchHandle` is all that is needed later."""
-        drive(self._close())
+        drive(self._governance.transports.close())
 
     def __enter__(self) -> Self:
         return self
@@ -487,7 +478,7 @@ class AsyncBatches(_Batches[AsyncTransport]):
 
     async def close(self) -> None:
         """Await `Batches.close`."""
-        await drive_async(self._close())
+        await drive_async(self._governance.transports.close())
 
     async def __aenter__(self) -> Self:
         return self

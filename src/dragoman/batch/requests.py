@@ -48,16 +48,6 @@ class PreparedRequest(Prompt):
     turn_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedBatch:
-    """A batch that can be submitted. ``losses`` are by request id."""
-
-    entries: tuple[BatchEntry, ...]
-    lines: list[bytes]
-    headers: Mapping[str, str]
-    losses: Mapping[str, tuple[Loss, ...]]
-
-
 def batch_wire(adapter: Adapter) -> BatchApi:
     wire = adapter.batch_api
     if wire is None:
@@ -97,9 +87,14 @@ def prepare_requests(
     return prepared
 
 
-def encode_batch(adapter: Adapter, requests: Iterable[PreparedRequest]) -> EncodedBatch:
-    """Encode the requests, except those that are denied. Raises InvalidRequestError if the batch is too large, and what
-    the adapter raises for a request that it cannot encode.
+def encode_batch(
+    adapter: Adapter, requests: Iterable[PreparedRequest]
+) -> tuple[tuple[BatchEntry, ...], list[bytes], Mapping[str, str], Mapping[str, tuple[Loss, ...]]]:
+    """Encode the requests, except those that are denied. Return the entries of all, the lines and the headers to send,
+    and the losses by request id.
+
+    Raises InvalidRequestError if the batch is too large, and what the adapter raises for a request that it cannot
+    encode.
     """
     wire = batch_wire(adapter)
     entries, wire_requests, lines, losses = [], [], [], {}
@@ -133,7 +128,7 @@ def encode_batch(adapter: Adapter, requests: Iterable[PreparedRequest]) -> Encod
         raise _invalid_request(
             wire, f"the batch has {size:,} bytes, more than the limit of {wire.max_bytes:,}: split it"
         )
-    return EncodedBatch(tuple(entries), lines, wire.headers(wire_requests) if lines else {}, losses)
+    return tuple(entries), lines, wire.headers(wire_requests) if lines else {}, losses
 
 
 def _check_ids(wire: BatchApi, ids: list[str]) -> None:

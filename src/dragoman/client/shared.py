@@ -93,7 +93,7 @@ class ClientBase:
 
     def _set_config(self, config: ClientConfig) -> None:
         self._config, self._meter = config, Meter()
-        object.__setattr__(config, "on_billed", self._meter.add)
+        config.lifetime.on_billed = self._meter.add
 
     def _count_embeddings(self, embedded: "Embeddings | PartialEmbeddings | None", resumed: Any) -> None:
         """Count the requests of one call: what it resumed is counted already."""

@@ -8,7 +8,6 @@ from dragoman.adapter import registry
 from dragoman.adapter.contract import AdapterOptions, Prices
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.names import check_names
-from dragoman.configuration.settings import ClientSettings
 from dragoman.configuration.transports import Transports
 from dragoman.configuration.validation import check_settings, merge_providers, read_budgets, read_providers
 from dragoman.transport.settings import seal_keys
@@ -16,6 +15,7 @@ from dragoman.transport.settings import seal_keys
 if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions
     from dragoman.configuration.session_store import SessionStore
+    from dragoman.configuration.settings import ClientSettings
     from dragoman.events.bus import EventBus
     from dragoman.limits import Limits
     from dragoman.limits.budget import Budget
@@ -27,24 +27,20 @@ _GOVERNING = ("policy", "limits", "events", "store")
 """Settings of a client that a session cannot replace: what they govern would be ungoverned there."""
 
 
-class ConnectionState:
-    """The transports of a client, which its sessions share. Clients that are derived from it share them too."""
-
-    def __init__(self, providers: Mapping[str, Mapping[str, Any]]) -> None:
-        self._transports: dict[bool, Transports[Any]] = {
-            asynchronous: Transports(providers, asynchronous=asynchronous) for asynchronous in (False, True)
-        }
-
-    def transports(self, *, asynchronous: bool) -> Transports[Any]:
-        return self._transports[asynchronous]
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Lifetime:
-    """Whether a client is closed, and the store that it has opened."""
+    """What a client has while it is open, beside its settings."""
 
+    transports: Mapping[bool, Transports[Any]]
+    """The sync and the async ones, by whether they are async. Sessions share them, and so do clients that are derived
+    from this one."""
     closed: bool = False
     own_store: Any = None
+    """The store that the client has opened."""
+    on_billed: Callable[[Any], None] | None = None
+    """Receives each reply that was billed, for `Client.cost`."""
+    plain_session: Any = None
+    """The settings of sessions that have none of their own, made by the first of them."""
 
     def end(self) -> None:
         """Close the client and its own store."""
@@ -94,15 +90,9 @@ class ClientConfig:
     """The price table; None is the bundled one."""
     on_exchange: "ExchangeHook | None" = None
     """Receives each attempt of a request to any provider as it went over the wire, without secrets, for debugging."""
-    connections: ConnectionState = field(init=False, repr=False, compare=False)
     lifetime: Lifetime = field(init=False, repr=False, compare=False)
-    on_billed: Callable[[Any], None] | None = field(default=None, init=False, repr=False, compare=False)
-    """Receives each reply that was billed, for `Client.cost`; set by the client."""
-    plain_session: Any = field(default=None, init=False, repr=False, compare=False)
-    """The settings of sessions that have none of their own, made by the first of them."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "lifetime", Lifetime())
         if isinstance(self.policy, (list, tuple)):
             from dragoman.policy import Pipeline
 
@@ -117,7 +107,10 @@ class ClientConfig:
             providers = merge_providers(hooked, providers)
         object.__setattr__(self, "providers", providers)
         object.__setattr__(self, "budgets", read_budgets(self.budgets, "client"))
-        object.__setattr__(self, "connections", ConnectionState(self.providers or {}))
+        transports: dict[bool, Transports[Any]] = {
+            each: Transports(providers, asynchronous=each) for each in (False, True)
+        }
+        object.__setattr__(self, "lifetime", Lifetime(transports))
         if url is not None:  # opened last: nothing can fail after it
             from dragoman.store import Store
 
@@ -131,7 +124,7 @@ class ClientConfig:
         _check_names(settings)
         return cls(**settings)
 
-    def with_(self, **changes: Unpack[ClientSettings]) -> Self:
+    def with_(self, **changes: "Unpack[ClientSettings]") -> Self:
         """Return a configuration with some settings replaced. It shares the connections, unless ``providers`` or
         ``on_exchange`` change. A store stays that of the first client, which closes it.
 
@@ -151,8 +144,12 @@ class ClientConfig:
             settings["providers"] = merge_providers(own, read_providers(settings.get("providers")))
         derived = replace(self, **settings)
         if shares_connections:
-            object.__setattr__(derived, "connections", self.connections)
+            derived.lifetime.transports = self.lifetime.transports
         return derived
+
+    def new_transports(self, own: Mapping[str, Mapping[str, Any]], *, asynchronous: bool) -> Transports[Any]:
+        """Return transports for a caller with settings of its own, by provider, besides those of the client."""
+        return Transports(merge_providers(self.providers or {}, own), asynchronous=asynchronous)
 
     def session_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a session of this client, given those that the caller passed.
@@ -179,7 +176,7 @@ class ClientConfig:
 
 
 def _check_names(settings: Mapping[str, Any]) -> None:
-    check_names(settings, ClientSettings.__annotations__, "setting of a client")
+    check_names(settings, [each.name for each in fields(ClientConfig) if each.init], "setting of a client")
 
 
 _ARTICLES = {"policy": "a policy", "limits": "limits", "events": "an event bus", "store": "a store"}

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.wire import WireRequest
+from dragoman.effects import Work, call
 from dragoman.transport import RetryPolicy, Timing, transport_for
 from dragoman.transport.retry import RetryQuota, RetryState
 
@@ -79,10 +80,12 @@ class Transports(Generic[TransportT]):
         state: RetryState = transport.new_retries(adapter, self._timeouts.get(adapter.provider))
         return state
 
-    def take_all(self) -> list[TransportT]:
-        """Return the transports that are open, for their owner to close. The next request opens new ones."""
+    def close(self) -> Work[None]:
+        """Close the transports that are open. The next request opens new ones."""
         opened, self._open = list(self._open.values()), {}
-        return opened
+        for each in opened:
+            transport: Any = each
+            yield call(transport.close)
 
     def timeout(self, adapter: Adapter) -> float | None:
         """Return the seconds for a request; None leaves it to the transport."""

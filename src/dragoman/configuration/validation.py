@@ -10,7 +10,7 @@ from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.names import foreign_value, nearest_name
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools.base import ServerTool
-from dragoman.credentials.clouds import IDENTITY_SETTINGS
+from dragoman.credentials.contract import IDENTITY_SETTINGS
 from dragoman.tools.tool import Tool
 from dragoman.tools.toolbox import is_toolset
 from dragoman.transport import registered_setting_names

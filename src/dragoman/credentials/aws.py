@@ -60,17 +60,24 @@ def credentials(scope: str, settings: Mapping[str, Any], session: Any = None) ->
 
 
 def _fetch(service: str, settings: Mapping[str, Any], given: Any, renew: bool) -> Authorization:
-    found, region, source = _load(settings, given)
+    session, found = _load(settings, given)
+    region, frozen = session.get_config_variable("region"), found.get_frozen_credentials()
     if role := settings.get("role_arn"):
-        return _assume(role, service, found, region)
-    frozen = found.get_frozen_credentials()
+        return _assume(role, service, session, frozen, region)
     expires_at = getattr(found, "_expiry_time", None)  # botocore has no public name for it
-    return _authorization(frozen.access_key, frozen.secret_key, frozen.token, service, region, expires_at, source)
+    return _authorization(
+        frozen.access_key,
+        frozen.secret_key,
+        frozen.token,
+        service,
+        region,
+        expires_at,
+        str(getattr(found, "method", "")),
+    )
 
 
-def _load(settings: Mapping[str, Any], given: Any) -> tuple[Any, str | None, str]:
-    """Return botocore's session, its region and the method by which it found its credentials."""
-    from botocore.config import Config
+def _load(settings: Mapping[str, Any], given: Any) -> tuple[Any, Any]:
+    """Return botocore's session, and the credentials that it found."""
     from botocore.session import Session
 
     session = given
@@ -81,9 +88,7 @@ def _load(settings: Mapping[str, Any], given: Any) -> tuple[Any, str | None, str
         session = Session(profile=settings.get("profile"))
         if region := settings.get("region") or os.environ.get("AWS_REGION"):  # botocore reads AWS_DEFAULT_REGION only
             session.set_config_variable("region", region)
-        session.set_default_client_config(
-            Config(connect_timeout=_CONNECT_SECONDS, read_timeout=_READ_SECONDS, retries={"max_attempts": 1})
-        )
+        session.set_default_client_config(_client_config())
     session = getattr(session, "_session", session)  # boto3 keeps botocore's
     if given is None:
         found = session.get_credentials()
@@ -91,32 +96,23 @@ def _load(settings: Mapping[str, Any], given: Any) -> tuple[Any, str | None, str
         found = session.get_component("credential_provider").load_credentials() or session.get_credentials()
     if found is None:
         raise MissingKeyError(f"no AWS credentials to sign with: {CLOUDS['aws'].advice}")
-    return _Loaded(session, found), session.get_config_variable("region"), str(getattr(found, "method", ""))
+    return session, found
 
 
-class _Loaded:
-    """Credentials with their session, which can ask other services of AWS."""
-
-    def __init__(self, session: Any, found: Any) -> None:
-        self.session = session
-        self._found = found
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._found, name)
-
-
-def _assume(role: str, service: str, found: Any, region: str | None) -> Authorization:
+def _client_config() -> Any:
     from botocore.config import Config
 
-    frozen = found.get_frozen_credentials()
-    config = Config(connect_timeout=_CONNECT_SECONDS, read_timeout=_READ_SECONDS, retries={"max_attempts": 1})
-    client = found.session.create_client(
+    return Config(connect_timeout=_CONNECT_SECONDS, read_timeout=_READ_SECONDS, retries={"max_attempts": 1})
+
+
+def _assume(role: str, service: str, session: Any, frozen: Any, region: str | None) -> Authorization:
+    client = session.create_client(
         "sts",
         region_name=region or "us-east-1",
         aws_access_key_id=frozen.access_key,
         aws_secret_access_key=frozen.secret_key,
         aws_session_token=frozen.token,
-        config=config,
+        config=_client_config(),
     )
     try:
         got = client.assume_role(RoleArn=role, RoleSessionName=_ROLE_SESSION)["Credentials"]

@@ -5,6 +5,7 @@ Nothing here imports such a library: each kind has a module that does, when the 
 
 import os
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.canonical.forks import ProcessLock
+from dragoman.credentials.contract import CLOUD_IDENTITY, CLOUD_PLACE, CLOUD_SETTINGS
 
 if TYPE_CHECKING:
     from dragoman.credentials.cached import CachedCredentials
@@ -30,90 +32,20 @@ _MAX_KEPT = 256
 
 @dataclass(frozen=True, slots=True)
 class Cloud:
-    """One kind. ``identity`` are the settings that choose who asks, ``place`` those that complete the address.
-
-    ``variables`` are read by the library: if one of them changes, its credentials are fetched again. ``advice`` says
-    what to do without credentials.
-    """
+    """One kind, a table of clouds.toml."""
 
     name: str
     library: str
     extra: str
-    identity: tuple[str, ...]
-    place: tuple[str, ...]
-    variables: tuple[str, ...]
     advice: str
+    variables: list[str]
+    source_variables: list[str]
+    source_files: list[str]
 
 
 CLOUDS: Mapping[str, Cloud] = {
-    "aws": Cloud(
-        name="AWS",
-        library="botocore",
-        extra="bedrock",
-        identity=("profile", "role_arn"),
-        place=("region",),
-        variables=(
-            "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_DEFAULT_PROFILE",
-            "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE",
-            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_REGION",
-            "AWS_DEFAULT_REGION", "HOME",
-        ),
-        advice="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile in AWS_PROFILE, or run aws sso login",
-    ),
-    "google": Cloud(
-        name="Google Cloud",
-        library="google.auth",
-        extra="google",
-        identity=("credentials_file", "impersonate"),
-        place=("project", "location"),
-        variables=("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT",
-                   "GOOGLE_CLOUD_QUOTA_PROJECT", "GCE_METADATA_HOST", "HOME"),
-        advice="set GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth application-default login",
-    ),
-    "azure": Cloud(
-        name="Microsoft Entra",
-        library="azure.identity",
-        extra="azure",
-        identity=("tenant", "client_id", "managed_identity"),
-        place=(),
-        variables=(
-            "AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PATH",
-            "AZURE_FEDERATED_TOKEN_FILE", "AZURE_AUTHORITY_HOST", "AZURE_TOKEN_CREDENTIALS", "IDENTITY_ENDPOINT",
-            "HOME",
-        ),
-        advice="set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or run az login",
-    ),
-    "anthropic": Cloud(
-        name="Anthropic's own",
-        library="anthropic",
-        extra="anthropic",
-        identity=(),
-        place=(),
-        variables=(
-            "ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR", "ANTHROPIC_FEDERATION_RULE_ID", "ANTHROPIC_ORGANIZATION_ID",
-            "ANTHROPIC_IDENTITY_TOKEN", "ANTHROPIC_IDENTITY_TOKEN_FILE", "ANTHROPIC_SERVICE_ACCOUNT_ID",
-            "ANTHROPIC_WORKSPACE_ID", "HOME",
-        ),
-        advice="set ANTHROPIC_AUTH_TOKEN or ANTHROPIC_PROFILE",
-    ),
-}  # fmt: skip
-IDENTITY_SETTINGS = frozenset(name for each in CLOUDS.values() for name in each.identity)
-CLOUD_SETTINGS = IDENTITY_SETTINGS | {name for each in CLOUDS.values() for name in each.place}
-
-_SOURCE_VARIABLES = {
-    "aws": ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
-    "google": ("GOOGLE_APPLICATION_CREDENTIALS",),
-    "azure": ("AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_FEDERATED_TOKEN_FILE",
-              "IDENTITY_ENDPOINT"),
-    "anthropic": ("ANTHROPIC_PROFILE", "ANTHROPIC_FEDERATION_RULE_ID"),
-}  # fmt: skip
-"""Variables whose presence alone shows that there are credentials, in order of precedence."""
-_SOURCE_FILES = {
-    "aws": (".aws/credentials", ".aws/config"),
-    "google": (".config/gcloud/application_default_credentials.json",),
-    "azure": (".azure/azureProfile.json",),
-    "anthropic": (".config/anthropic/configs/default.json",),
+    kind: Cloud(**row)
+    for kind, row in tomllib.loads(Path(__file__).with_name("clouds.toml").read_text(encoding="utf-8")).items()
 }
 
 _kept: "dict[Any, CachedCredentials]" = {}
@@ -151,7 +83,7 @@ def cloud_credentials(kind: str, scope: str, settings: Mapping[str, Any]) -> "Ca
     cloud = CLOUDS[kind]
     if not is_installed(kind):
         raise MissingExtraError(f'{cloud.name} credentials need a package: pip install "dragoman[{cloud.extra}]"')
-    chosen = {name: settings[name] for name in cloud.identity + cloud.place if settings.get(name)}
+    chosen = {name: settings[name] for name in CLOUD_IDENTITY[kind] + CLOUD_PLACE[kind] if settings.get(name)}
     key = (kind, scope, tuple(chosen.items()), tuple(map(os.environ.get, cloud.variables)))
     found = _kept.get(key)
     if found is None:
@@ -186,10 +118,10 @@ def find_source(kind: str, settings: Mapping[str, Any], environ: Mapping[str, st
 
     A machine's own identity is not looked for: that would connect to its metadata service.
     """
-    named = [f"{name} {settings[name]}" for name in CLOUDS[kind].identity if settings.get(name)]
-    variables = [name for name in _SOURCE_VARIABLES[kind] if environ.get(name, "").strip()]
+    named = [f"{name} {settings[name]}" for name in CLOUD_IDENTITY[kind] if settings.get(name)]
+    variables = [name for name in CLOUDS[kind].source_variables if environ.get(name, "").strip()]
     home = Path(environ.get("HOME") or Path.home())
-    files = [path for path in _SOURCE_FILES[kind] if (home / path).is_file()]
+    files = [path for path in CLOUDS[kind].source_files if (home / path).is_file()]
     if kind == "google" and (folder := environ.get("CLOUDSDK_CONFIG")):
         file = Path(folder) / "application_default_credentials.json"
         files = [str(file)] if file.is_file() else []
@@ -201,7 +133,7 @@ def find_source(kind: str, settings: Mapping[str, Any], environ: Mapping[str, st
 def check_kind(provider: str, kind: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a cloud among those of a provider. Raises ConfigurationError for those of another one."""
     given = {name: value for name, value in settings.items() if name in CLOUD_SETTINGS and value is not None}
-    known = () if kind is None else (*CLOUDS[kind].identity, *CLOUDS[kind].place)
+    known = () if kind is None else CLOUD_IDENTITY[kind] + CLOUD_PLACE[kind]
     if strange := sorted(given.keys() - set(known)):
         raise ConfigurationError(f"{provider} has no setting {strange[0]}: it belongs to another cloud")
     return given

@@ -9,6 +9,20 @@ from typing import NamedTuple, NoReturn, Protocol
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.known_keys import MIN_SECRET_LENGTH, remember_key
 
+CLOUD_IDENTITY: Mapping[str, tuple[str, ...]] = {
+    "aws": ("profile", "role_arn"),
+    "google": ("credentials_file", "impersonate"),
+    "azure": ("tenant", "client_id", "managed_identity"),
+    "anthropic": (),
+}
+"""The settings that choose who asks, by the kind of credentials."""
+CLOUD_PLACE: Mapping[str, tuple[str, ...]] = {
+    "aws": ("region",), "google": ("project", "location"), "azure": (), "anthropic": (),
+}  # fmt: skip
+"""Those that complete the address."""
+IDENTITY_SETTINGS = frozenset(name for names in CLOUD_IDENTITY.values() for name in names)
+CLOUD_SETTINGS = IDENTITY_SETTINGS | {name for names in CLOUD_PLACE.values() for name in names}
+
 UNUSABLE_KEY = "is empty or holds characters that no key can have (blanks, line ends, non-ASCII)"
 """What is wrong with a key that is not usable."""
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")

@@ -54,7 +54,7 @@ def _fetch(scope: str, settings: Mapping[str, Any], given: Any, renew: bool) -> 
 
     found, project, source = _load(scope, settings, given)
     if target := settings.get("impersonate"):
-        impersonated = _module("google.auth.impersonated_credentials")
+        impersonated: Any = import_module("google.auth.impersonated_credentials")
         found = impersonated.Credentials(source_credentials=found, target_principal=target, target_scopes=[scope])
         source = f"the service account {target}"
     with requests.Session() as session:
@@ -104,13 +104,8 @@ def _read(path: Path, scope: str) -> tuple[Any, str | None]:
             module = "google.auth.aws"
         elif "executable" in source:  # it runs nothing unless a variable allows it
             module = "google.auth.pluggable"
-    found = getattr(_module(module).Credentials, method)(content, scopes=[scope])
+    found = getattr(import_module(module).Credentials, method)(content, scopes=[scope])
     return found, content.get("project_id") or content.get("quota_project_id")
-
-
-def _module(name: str) -> Any:
-    """Return a module of google-auth, which has types for few of its functions."""
-    return import_module(name)
 
 
 def _explain(settings: Mapping[str, Any], raised: Exception) -> DragomanError | None:

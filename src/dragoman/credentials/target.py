@@ -4,23 +4,16 @@ import ipaddress
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from dragoman.adapter.contract import Adapter, Endpoint
 from dragoman.adapter.errors import ConfigurationError, MissingKeyError
 from dragoman.adapter.registry import adapter_class, is_provider
-from dragoman.credentials.clouds import (
-    CLOUDS,
-    IDENTITY_SETTINGS,
-    address_variables,
-    cloud_credentials,
-    is_configured,
-    is_installed,
-)
-from dragoman.credentials.contract import ApiKey, validate_key
+from dragoman.credentials.contract import IDENTITY_SETTINGS, ApiKey, validate_key
 
 if TYPE_CHECKING:
     from dragoman.credentials.cached import CachedCredentials
@@ -41,7 +34,8 @@ _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Addresses that a server listens on; people also use them as addresses to call."""
 
 
-class Target(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Target:
     """A base URL without a trailing slash, and its key or credentials, if any.
 
     The base URL is empty if a part of it is known with the credentials only; see `TargetFinder.complete`.
@@ -50,10 +44,10 @@ class Target(NamedTuple):
     base_url: str
     key: ApiKey | None
     credentials: "CachedCredentials | None" = None
-    is_bearer: bool = False
-    """Whether the key is a token, which is sent as such and not in the endpoint's header for keys."""
     setting: str = ""
     """What the base URL is from: ``base_url``, or a variable; empty if it is the provider's own."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What carries the key, by lower-case names."""
 
 
 _Found = tuple[ApiKey | None, "CachedCredentials | None", bool]
@@ -88,6 +82,8 @@ class TargetFinder:
         self._credentials = credentials
         self._cloud = {name: value for name, value in cloud.items() if value}
         self._service: str | None = None
+        self._last: tuple[Endpoint, int, Target] | None = None
+        """The last target with a key, and the hash of the variables that it is from: most requests have the same."""
 
     def target(self, adapter: Adapter, *, keyless: bool = False) -> Target:
         """Return the address and the key for an adapter. Raises MissingKeyError, and ConfigurationError for a base URL
@@ -98,24 +94,43 @@ class TargetFinder:
         endpoint = adapter.endpoint
         if self._service != endpoint.base_url and (self._key or self._base_url is not None or self._credentials):
             self._bind(endpoint, adapter.provider)
-        setting, variable = "base_url", endpoint.base_url_variable or ""
-        if self._base_url is None:
-            setting = variable if self._environ.get(variable, "").strip() else ""
         if keyless:
-            return Target(self._find_base_url(endpoint, adapter.provider), None, setting=setting)
-        credentials: CachedCredentials | None
+            return self._new_target(adapter, None)
         if self._credentials is not None:
-            credentials = self._credentials.for_scope(endpoint.scope)
-        elif self._key is None and not IDENTITY_SETTINGS.isdisjoint(self._cloud):
-            credentials = self._find_cloud(endpoint, adapter.provider)
-        else:
-            key, credentials, is_bearer = self._key, None, False
-            if key is None:
-                key, credentials, is_bearer = self._find_key(endpoint, adapter.provider)
-            if credentials is None:
-                return Target(self._find_base_url(endpoint, adapter.provider), key, None, is_bearer, setting)
+            return self._new_target(adapter, None, self._credentials.for_scope(endpoint.scope))
+        if self._key is None and not IDENTITY_SETTINGS.isdisjoint(self._cloud):
+            return self._new_target(adapter, None, self._find_cloud(endpoint, adapter.provider))
+        names = () if self._key else (*endpoint.key_variables, *endpoint.token_variables)
+        # Of the variables only the hash is kept: no traceback shows a key.
+        read = hash(tuple(map(self._environ.get, (*names, endpoint.base_url_variable or ""))))
+        if self._last is not None and self._last[0] is endpoint and self._last[1] == read:
+            return self._last[2]
+        key, credentials, is_bearer = self._key, None, False
+        if key is None:
+            key, credentials, is_bearer = self._find_key(endpoint, adapter.provider)
+        target = self._new_target(adapter, key, credentials, is_bearer=is_bearer)
+        is_given = self._key is not None or any(self._environ.get(each, "").strip() for each in names)
+        if is_given and not self._cloud and "{" not in endpoint.base_url:
+            self._last = endpoint, read, target  # nothing else can change it
+        return target
+
+    def _new_target(
+        self,
+        adapter: Adapter,
+        key: ApiKey | None,
+        credentials: "CachedCredentials | None" = None,
+        *,
+        is_bearer: bool = False,
+    ) -> Target:
+        endpoint, setting = adapter.endpoint, "base_url"
+        if self._base_url is None:
+            variable = endpoint.base_url_variable or ""
+            setting = variable if self._environ.get(variable, "").strip() else ""
         base_url = self._find_base_url(endpoint, adapter.provider, credentials)
-        return Target(base_url, None, credentials, setting=setting)
+        if key is None:
+            return Target(base_url, None, credentials, setting)
+        name, prefix = ("authorization", "Bearer ") if is_bearer else (endpoint.key_header.lower(), endpoint.key_prefix)
+        return Target(base_url, key, None, setting, {name: prefix + key.reveal()})
 
     def complete(self, adapter: Adapter, authorization: "Authorization") -> str:
         """Return the base URL with what is known with the credentials. Raises ConfigurationError."""
@@ -131,6 +146,8 @@ class TargetFinder:
         if endpoint.credentials is None:
             names = ", ".join(sorted(self._cloud))
             raise ConfigurationError(f"{provider} takes keys and does not use {names}")
+        from dragoman.credentials.clouds import cloud_credentials  # imported late: most programs have a key
+
         return cloud_credentials(endpoint.credentials, self._scope(endpoint), self._cloud)
 
     def _scope(self, endpoint: Endpoint) -> str:
@@ -157,9 +174,11 @@ class TargetFinder:
 
             if stored := StoredKeys().get(provider):
                 return stored, None, False
-        kind = endpoint.credentials
-        if is_own and kind is not None and is_configured(kind):
-            return None, cloud_credentials(kind, self._scope(endpoint), self._cloud), False
+        if is_own and (kind := endpoint.credentials) is not None:
+            from dragoman.credentials.clouds import is_configured
+
+            if is_configured(kind):
+                return None, self._find_cloud(endpoint, provider), False
         if endpoint.key_required:
             raise missing_key(endpoint, provider, is_own=is_own)
         return None, None, False
@@ -186,6 +205,8 @@ class TargetFinder:
             template = endpoint.cloud_base_url
         if "{" not in template:
             return validate_base_url(template)
+        from dragoman.credentials.clouds import address_variables
+
         known = address_variables(endpoint.credentials, self._cloud, self._environ)
         if authorization is not None:
             known = {**authorization.variables, **known}
@@ -205,8 +226,11 @@ def missing_key(endpoint: Endpoint, provider: str, without: str = "", *, is_own:
     names = " or ".join((*endpoint.key_variables, *endpoint.token_variables))
     hint = f"set {names}, or pass api_key=" if names else "pass api_key="
     kind = endpoint.credentials
-    if not without and kind is not None and not is_installed(kind):
-        without = f'{CLOUDS[kind].name} credentials need: pip install "dragoman[{CLOUDS[kind].extra}]"'
+    if not without and kind is not None:
+        from dragoman.credentials.clouds import CLOUDS, is_installed
+
+        if not is_installed(kind):
+            without = f'{CLOUDS[kind].name} credentials need: pip install "dragoman[{CLOUDS[kind].extra}]"'
     siblings = stored_siblings(endpoint, provider) if is_own else ()
     elsewhere = f" (one is stored for {siblings[0]}, and used for that name only)" if siblings else ""
     stored = f"store one with: dragoman keys set {provider}{elsewhere}"

@@ -33,8 +33,6 @@ from dragoman.canonical.blocks import ImageBlock, TextBlock
 from dragoman.canonical.ids import new_session_id, new_ulid
 from dragoman.canonical.message import Message, MessageMetadata, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
-from dragoman.configuration.transports import Transports
-from dragoman.configuration.validation import merge_providers
 from dragoman.effects import (
     Broken,
     Observe,
@@ -43,7 +41,6 @@ from dragoman.effects import (
     ResponseDetails,
     SendOutcome,
     Work,
-    call,
     drive,
     drive_async,
     in_thread,
@@ -178,12 +175,10 @@ class _Call:
         self._errors: dict[int, Exception] = {}
         self.waiting: list[tuple[int, list[int]]] = []
         """The requests that have not begun, the first one at the end: the numbers of their inputs."""
-        self._own: Transports[Any] | None = None
-        """The transports of this call, if it has settings of its own."""
+        self._owns_transports = bool(own)
+        transports = config.lifetime.transports[asynchronous]
         if own:
-            merged = merge_providers(config.providers or {}, own)
-            self._own = Transports(merged, asynchronous=asynchronous)
-        transports = self._own or config.connections.transports(asynchronous=asynchronous)
+            transports = config.new_transports(own, asynchronous=asynchronous)
         self._governance = Governance(config, adapter, transports, identity=identity)
         if not asynchronous:
             self._governance.check_coroutines("embed_async, or an AsyncClient")
@@ -235,8 +230,8 @@ class _Call:
                 receipts = list(self._receipts.values())
                 usage, seconds = sum_usage(receipts) if receipts else None, clock() - started
                 reports.end_turn(self._ids, usage, calls=len(receipts), stop_reason=failed, seconds=seconds)
-            for transport in [] if self._own is None else self._own.take_all():
-                yield call(transport.close)
+            if self._owns_transports:
+                yield from self._governance.transports.close()
 
     def _send_all(self) -> None:
         if self.workers <= 1:

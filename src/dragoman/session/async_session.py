@@ -17,16 +17,16 @@ from dragoman.session.stream import AsyncReplyStream
 from dragoman.session.turn.answers import CallResults
 from dragoman.session.turn.driver import TurnDriver
 from dragoman.session.turn.run import TurnRun
-from dragoman.transport import AsyncTransport
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
     from dragoman.configuration.session_store import SessionStore
     from dragoman.policy import Declassification
     from dragoman.session.compaction import CompactionPlace
+    from dragoman.transport import AsyncTransport  # noqa: F401  # ruff does not read the string below
 
 
-class AsyncSession(TurnDriver[AsyncTransport]):
+class AsyncSession(TurnDriver["AsyncTransport"]):
     """The async twin of `Session`; tools may be coroutines or plain functions, which then run in threads.
 
     Use it as an async context manager, or await `close`. It runs one turn at a time: two tasks must not ask at once.

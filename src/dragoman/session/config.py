@@ -178,10 +178,9 @@ class SessionConfig:
         """
         client = client_config(settings.get("client"))
         if client is not None and settings.keys() <= _PLAIN_NAMES and settings.get("store") is None:
-            plain: Self | None = client.plain_session
+            plain: Self | None = client.lifetime.plain_session
             if plain is None:
-                plain = cls(**client.session_settings({}), client=client)
-                object.__setattr__(client, "plain_session", plain)
+                plain = client.lifetime.plain_session = cls(**client.session_settings({}), client=client)
             return plain
         provider = None if model is None or ":" not in model else model.partition(":")[0]
         check_names(settings, _NAMES, "setting of a session", provider=provider)
@@ -200,7 +199,7 @@ class SessionConfig:
         """Return the transports: those of the client, unless the session has settings of its own."""
         if self.client is None or self.own_providers:
             return Transports(self.providers or {}, asynchronous=asynchronous)
-        return self.client.connections.transports(asynchronous=asynchronous)
+        return self.client.lifetime.transports[asynchronous]
 
 
 class SessionSettings(ConfigSettings, total=False):

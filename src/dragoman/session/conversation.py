@@ -143,7 +143,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
         facts: Callable[[], Mapping[str, Any]] = dict if config.router is None else self._route_facts
         self._routes = Routes(config.router, config.clock, facts)
         self._adapter = None if model is None else self._routes.find(model)
-        on_billed = None if config.client is None else config.client.on_billed
+        on_billed = None if config.client is None else config.client.lifetime.on_billed
         self._history = History([self._factory.adopt(message) for message in check_messages(messages)], on_billed)
         if system is not None:
             self._history.messages.insert(0, self._factory.new_message(Role.SYSTEM, system))

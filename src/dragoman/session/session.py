@@ -16,7 +16,6 @@ from dragoman.session.reply import Reply
 from dragoman.session.turn.answers import CallResults
 from dragoman.session.turn.driver import TurnDriver
 from dragoman.session.turn.run import TurnRun
-from dragoman.transport import Transport
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
@@ -24,9 +23,10 @@ if TYPE_CHECKING:
     from dragoman.policy import Declassification
     from dragoman.session.compaction import CompactionPlace
     from dragoman.session.stream import ReplyStream
+    from dragoman.transport import Transport  # noqa: F401  # ruff does not read the string below
 
 
-class Session(TurnDriver[Transport]):
+class Session(TurnDriver["Transport"]):
     """One conversation with one model at a time; any turn may swap to another.
 
         with Session("anthropic:claude-opus-5-5", tools=[read_file]) as session:

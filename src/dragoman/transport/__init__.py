@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.wire import AttemptRecord
-from dragoman.credentials.clouds import CLOUD_SETTINGS, check_kind
+from dragoman.credentials.contract import CLOUD_SETTINGS
 from dragoman.lazy_names import lazy_names
-from dragoman.transport.contract import AsyncStreamedReply, AsyncTransport, StreamedReply, Transport
 from dragoman.transport.engines.shared_pools import close_idle_connections, close_idle_connections_async
 from dragoman.transport.http import AsyncHttpTransport, HttpTransport
 from dragoman.transport.retry import RetryPolicy, Timing
@@ -18,6 +17,7 @@ from dragoman.transport.settings import ProviderSettings, vendor_of
 
 if TYPE_CHECKING:
     from dragoman.transport.aws import SigV4Auth
+    from dragoman.transport.contract import AsyncStreamedReply, AsyncTransport, StreamedReply, Transport
     from dragoman.transport.exchanges import HttpExchange
     from dragoman.transport.fetch import FetchedMedia, Fetcher, FetchError
     from dragoman.transport.vendor import AsyncVendorTransport, VendorTransport
@@ -49,6 +49,7 @@ __all__ = [
 
 _LOADED_ON_USE = {
     "transport.aws": ("SigV4Auth",),
+    "transport.contract": ("AsyncStreamedReply", "AsyncTransport", "StreamedReply", "Transport"),
     "transport.exchanges": ("HttpExchange",),
     "transport.fetch": ("FetchError", "FetchedMedia", "Fetcher"),
     "transport.vendor": ("AsyncVendorTransport", "VendorTransport"),
@@ -81,42 +82,43 @@ def registered_setting_names() -> frozenset[str] | None:
 
 
 @overload
-def transport_for(adapter: Adapter, *, asynchronous: Literal[False] = False, **settings: Any) -> Transport: ...
+def transport_for(adapter: Adapter, *, asynchronous: Literal[False] = False, **settings: Any) -> "Transport": ...
 @overload
-def transport_for(adapter: Adapter, *, asynchronous: Literal[True], **settings: Any) -> AsyncTransport: ...
+def transport_for(adapter: Adapter, *, asynchronous: Literal[True], **settings: Any) -> "AsyncTransport": ...
 @overload
-def transport_for(adapter: Adapter, *, asynchronous: bool, **settings: Any) -> Transport | AsyncTransport: ...
+def transport_for(adapter: Adapter, *, asynchronous: bool, **settings: Any) -> "Transport | AsyncTransport": ...
 
 
-def transport_for(adapter: Adapter, *, asynchronous: bool = False, **settings: Any) -> Transport | AsyncTransport:
+def transport_for(adapter: Adapter, *, asynchronous: bool = False, **settings: Any) -> "Transport | AsyncTransport":
     """Return the transport that an adapter names, created with these settings.
 
     A ``client`` of anthropic, openai or ollama in the settings selects a vendor transport. Raises ConfigurationError if
     the adapter names an unknown transport, or if the settings do not fit.
     """
     try:
-        return _create(adapter, asynchronous, settings)
+        if adapter.transport != "http":  # only HTTP has exchanges to show
+            settings = {name: value for name, value in settings.items() if name != "on_exchange"}
+        if (factory := _factories.get(adapter.transport) or _installed(adapter.transport)) is not None:
+            transport: Transport | AsyncTransport = factory(asynchronous=asynchronous, **settings)
+            return transport
+        if adapter.transport != "http":
+            raise ConfigurationError(
+                f"{adapter!r} needs the transport {adapter.transport!r}, which is neither registered nor installed"
+            )
+        if not CLOUD_SETTINGS.isdisjoint(settings):
+            from dragoman.credentials.clouds import check_kind  # imported late: most programs have a key
+
+            given = check_kind(adapter.provider, adapter.endpoint.credentials, settings)
+            settings = {name: value for name, value in settings.items() if name not in CLOUD_SETTINGS} | {
+                "cloud": given
+            }
+        if vendor_of(settings.get("client")) is not None:
+            from dragoman.transport import vendor  # imported late: few programs have a vendor's client
+
+            return vendor.AsyncVendorTransport(**settings) if asynchronous else vendor.VendorTransport(**settings)
+        return AsyncHttpTransport(**settings) if asynchronous else HttpTransport(**settings)
     except TypeError as error:
         raise ConfigurationError(f"the settings of {adapter.provider} do not fit its transport: {error}") from None
-
-
-def _create(adapter: Adapter, asynchronous: bool, settings: dict[str, Any]) -> Transport | AsyncTransport:
-    if adapter.transport != "http":  # only HTTP has exchanges to show
-        settings = {name: value for name, value in settings.items() if name != "on_exchange"}
-    if (factory := _factories.get(adapter.transport) or _installed(adapter.transport)) is not None:
-        transport: Transport | AsyncTransport = factory(asynchronous=asynchronous, **settings)
-        return transport
-    if adapter.transport != "http":
-        raise ConfigurationError(
-            f"{adapter!r} needs the transport {adapter.transport!r}, which is neither registered nor installed"
-        )
-    if not CLOUD_SETTINGS.isdisjoint(settings):
-        settings = _pack_cloud(adapter, settings)
-    if vendor_of(settings.get("client")) is not None:
-        from dragoman.transport import vendor  # imported late: few programs have a vendor's client
-
-        return vendor.AsyncVendorTransport(**settings) if asynchronous else vendor.VendorTransport(**settings)
-    return AsyncHttpTransport(**settings) if asynchronous else HttpTransport(**settings)
 
 
 @cache
@@ -128,12 +130,6 @@ def _installed(name: str) -> Callable[..., Any] | None:
 
     found = next(iter(entry_points(group="dragoman.transports", name=name)), None)
     return None if found is None else found.load()
-
-
-def _pack_cloud(adapter: Adapter, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings with those of a cloud in one mapping. Raises ConfigurationError for those of another one."""
-    given = check_kind(adapter.provider, adapter.endpoint.credentials, settings)
-    return {name: value for name, value in settings.items() if name not in CLOUD_SETTINGS} | {"cloud": given}
 
 
 if not TYPE_CHECKING:  # a type checker would believe that every name exists

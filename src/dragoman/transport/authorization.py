@@ -9,7 +9,7 @@ from dragoman.adapter.errors import AuthenticationError, MissingKeyError
 from dragoman.credentials.cached import CachedCredentials
 from dragoman.credentials.contract import Authorization, SignableRequest
 from dragoman.credentials.target import Target, TargetFinder
-from dragoman.transport.request_validation import full_url, validate_headers
+from dragoman.transport.call import full_url, validate_headers
 
 if TYPE_CHECKING:
     from dragoman.transport.call import Call

@@ -1,17 +1,19 @@
-"""One call, for sync and async transports: what is sent, what is received and what it means. No I/O.
+"""One call, for sync and async transports: what is sent, and what is received. No I/O.
 
-Exceptions of HTTP libraries and vendor clients become our errors. Their classes are recognized by name: httpx and its
-successor httpx2 have the same names for different classes, and any of the libraries may be missing. Our error is not
-chained to theirs, because theirs holds the request and with it the key.
+A header value or a path must not become another header or path. httpx builds requests from values with line ends;
+whether they are refused below depends on the engine. So they are refused here for every engine.
 """
 
 import math
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote_to_bytes
 
-from dragoman.adapter.contract import Adapter
+from dragoman.adapter.contract import Adapter, Endpoint
 from dragoman.adapter.errors import (
     ConfigurationError,
     DragomanError,
@@ -23,14 +25,16 @@ from dragoman.adapter.errors import (
     RequestTimeoutError,
     UnclassifiedError,
     UnexpectedPageError,
-    mask_secrets,
 )
-from dragoman.adapter.wire import Headers, Upload, WireResponse
+from dragoman.adapter.known_keys import remember_key
+from dragoman.adapter.wire import Headers, Upload, WireRequest, WireResponse
 from dragoman.credentials.contract import ApiKey
 from dragoman.credentials.target import Target
 from dragoman.transport.retry import RetryState, TimeLeft
 
 if TYPE_CHECKING:
+    import httpx
+
     from dragoman.transport.exchanges import ExchangeRecorder
     from dragoman.transport.inflate import Inflater
 
@@ -38,34 +42,21 @@ MISSED = frozenset({400, 404, 405, 501})
 """Statuses of a server that may be another one than the caller means."""
 ERROR_BODY_CAP = 256 * 1024
 """Bytes read of a failing reply; error messages are shorter."""
-_HTTP_LIBRARIES = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "aiohttp"})
-_CONNECTION_ERRORS = frozenset({"TransportError", "StreamError", "NetworkError", "ProtocolError", "ClientError"})
-_BACKEND_LIBRARIES = frozenset({"anyio"})
-"""httpx sometimes lets their exceptions through, when TLS ends badly."""
-_VENDOR_PACKAGES = frozenset({"anthropic", "openai", "ollama"})
 _NO_HEADERS = Headers()
-_URL_SECRETS = re.compile(r"(?<=://)[^/\s@]*@|\?\S+")
-_MAX_TEXT = 300
 _PAGE_TYPES = ("text/html", "application/xhtml")
-_MAX_PAGE = 16 * 1024
-_PAGE_MARKUP = re.compile(r"(?is)<(script|style)\b.*?(</\1>|$)|<[^>]*>?")
-
 _NOT_COMPLETE = "the reply was not complete in time: raise timeout if the model may take longer"
-_NO_DATA = "nothing arrived in time: raise timeout if the model may take longer"
-_NEVER_CONNECTED = frozenset(
-    {"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "ClientConnectorError", "ConnectionTimeoutError"}
-)
-"""Exceptions from before a request is written."""
-_TIMEOUTS = {
-    "ConnectTimeout": "no connection was made in time",
-    "ConnectionTimeoutError": "no connection was made or became free in time: raise max_connections if all are in use",
-    "PoolTimeout": "no connection became free in time: raise max_connections, or close streams sooner",
-    "WriteTimeout": "the request could not be written in time",
-}
 
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_VALUE = re.compile(r"(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?")
+_PATH = re.compile(r"/[A-Za-z0-9!$%&'()*+,\-./:;=@_~]*(?:\?[A-Za-z0-9!$%&'()*+,\-./:;=?@_~]*)?")
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f\\]")
+_TRANSPORT_HEADERS = frozenset(
+    {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "keep-alive", "expect"}
+) | {"accept-encoding"}
+"""Headers that set the destination, length or encoding of a message: only the transport sets them."""
 
-class ConnectError(ConnectionError):
-    """No connection was made; for an engine whose own exception shows too much."""
+ACCEPT_ENCODING = "gzip, deflate"
+"""The compressions that `inflate` reads."""
 
 
 class RawResponse(Protocol):
@@ -93,6 +84,111 @@ class SyncResponse(RawResponse, Protocol):
 class AsyncResponse(RawResponse, Protocol):
     def aiter_raw(self) -> AsyncIterator[bytes]: ...
     async def aclose(self) -> None: ...
+
+
+def validate_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers with lower-case names. Raises RequestError for invalid headers and those that only the
+    transport sets.
+    """
+    checked: dict[str, str] = {}
+    for name, value in headers.items():
+        lower = _validate_name(name)
+        if not isinstance(value, str) or not _VALUE.fullmatch(value):
+            raise RequestError(f"the header {name} has a value with line ends, control or non-ASCII characters")
+        if lower in _TRANSPORT_HEADERS:
+            raise RequestError(f"the header {name} belongs to the transport and cannot be set")
+        checked[lower] = value
+    return checked
+
+
+@lru_cache(maxsize=256)
+def _validate_name(name: str) -> str:
+    """Return the name of a header in lower case."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise RequestError(f"{name!r:.80} is not the name of a header")
+    return name.lower()
+
+
+@lru_cache(maxsize=16)
+def validate_method(method: str) -> str:
+    if not (method.isascii() and method.isalpha() and method.isupper()):
+        raise RequestError(f"{method!r:.40} is not the name of an HTTP method")
+    return method
+
+
+@lru_cache(maxsize=256)
+def validate_path(path: str) -> str:
+    """Return the path unchanged. Raises RequestError if it could resolve to another place."""
+    if not _PATH.fullmatch(path) or path.startswith("//"):
+        raise RequestError(f"{path!r:.120} is not a path: does it hold a model name that is not allowed in URLs?")
+    decoded_path = unquote_to_bytes(path.partition("?")[0])
+    if _CONTROL.search(unquote_to_bytes(path)) or {b".", b".."} & set(decoded_path.split(b"/")):
+        raise RequestError(f"{path!r:.120} contains . or .. segments or the like: write the plain path")
+    return path
+
+
+def full_url(base_url: str, path: str) -> "httpx.URL":
+    """Join base URL and path. Raises RequestError and ConfigurationError; see `validate_path`."""
+    import httpx
+
+    try:
+        url = httpx.URL(base_url + validate_path(path))
+        _ = url.host  # Decodes an international name, which may be invalid.
+    except (httpx.InvalidURL, ValueError):
+        raise ConfigurationError("the base URL has an invalid host") from None
+    return url
+
+
+def http_headers(request: WireRequest, target: Target) -> dict[str, str]:
+    """Return all headers of a request. Those of the request itself win, its key included."""
+    headers = {
+        "user-agent": user_agent(),
+        "accept": "application/json",
+        "accept-encoding": "identity" if request.stream else ACCEPT_ENCODING,
+        "content-type": "application/json",
+        **validate_headers(request.headers),
+    }
+    for name, value in target.headers.items():
+        headers[name] = headers.get(name) or value
+    return headers
+
+
+def remember_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers of a caller's settings, by lower-case names. Values that may be secret are masked in errors."""
+    from dragoman.canonical.extensions.headers import is_sensitive  # imported late: few programs set headers
+
+    checked = validate_headers(headers)
+    for name, value in checked.items():
+        if is_sensitive(name):
+            remember_key(value)
+    return checked
+
+
+@cache
+def user_agent() -> str:
+    return f"dragoman/{version('dragoman')}"
+
+
+def has_own_credential(headers: Mapping[str, str], endpoint: Endpoint) -> bool:
+    """Whether the caller has set a header that the endpoint reads a credential from."""
+    if not headers:
+        return False
+    names = (endpoint.key_header.lower(), *endpoint.credential_headers)
+    return any(value and name.lower() in names for name, value in headers.items())
+
+
+def validate_timeout(seconds: float) -> float:
+    """Return the time limit. Raises RequestError for a time limit that is not a positive number."""
+    if not seconds > 0:
+        raise RequestError(f"a timeout must be a number of seconds greater than 0, not {seconds!r}")
+    return seconds
+
+
+def server_of(url: Any) -> str:
+    """Return host and port of an address, for errors."""
+    port = url.port or {"http": 80, "https": 443}.get(url.scheme)
+    host = f"[{url.host}]" if ":" in url.host else url.host
+    return f"{host}:{port}"
 
 
 class Access(Protocol):
@@ -135,8 +231,12 @@ class PreparedRequest:
     def set_url(self, url: Any) -> None:
         """Set an address that was not known before."""
         self.url, self.server = url, server_of(url)
-        if self.terms is not None and self.priced_hosts and url.host.endswith(self.priced_hosts):
-            self.terms["host"] = url.host
+        self.note_host()
+
+    def note_host(self) -> None:
+        """Add the host to ``terms``, if its prices differ."""
+        if self.terms is not None and self.priced_hosts and self.url.host.endswith(self.priced_hosts):
+            self.terms["host"] = self.url.host
 
 
 @dataclass(slots=True)
@@ -161,23 +261,9 @@ class Call:
     """Host and port of the proxy of the current attempt, for errors."""
     recorder: "ExchangeRecorder | None" = None
 
-    def forget_reply(self) -> None:
-        """What this attempt's reply said is not said of the next one."""
-        self.headers, self.is_page = _NO_HEADERS, False
-
     def forget_body(self) -> None:
         """Release the body of the request: a stream has begun, which may be long, and nothing is sent again."""
         self.prepared = replace(self.prepared, body=b"")
-
-    def may_renew(self, outcome: object) -> bool:
-        """Whether to send the request again at once: the provider refused its credentials, and others may help.
-
-        It belongs to the same attempt, which has reserved once: a refused request costs nothing."""
-        access = self.prepared.access
-        if access is None:
-            return False
-        access.name_skew(outcome, self.headers)
-        return access.may_renew(outcome)
 
     def time_limits(self) -> dict[str, float | None]:
         """Return the attempt's time limits in seconds, under httpx's names."""
@@ -224,7 +310,13 @@ class Call:
     def classify(self, status: int, body: bytes) -> WireResponse | DragomanError:
         """Return the reply, or the error that it means."""
         if status < 300 and self.is_page:
-            return self._page_error(status, body)
+            from dragoman.transport.failures import page_error  # imported late, as below
+
+            target, path = self.prepared.target, self.prepared.path.partition("?")[0]
+            address = self.prepared.server if target is None else f"{target.base_url}{path}"
+            return self._with_hint(
+                page_error(status, body, self.headers["content-type"], address, self.adapter.provider)
+            )
         if status < 300:
             self.retry_state.record_success(status)
             return WireResponse(status, body, self.headers, self.retry_state.attempts)
@@ -241,33 +333,24 @@ class Call:
 
     def _with_hint(self, error: ProviderError) -> ProviderError:
         """Add the full address and the likely mistake in it, if the error is of the address."""
-        if error.status is None or error.status in MISSED or isinstance(error, UnexpectedPageError):
-            from dragoman.transport.address_hints import explain
+        prepared = self.prepared
+        of_the_address = error.status is None or error.status in MISSED or isinstance(error, UnexpectedPageError)
+        if of_the_address and prepared.target is not None:
+            from dragoman.transport.failures import explain
 
-            error.hint = explain(error, self.prepared, self.adapter, through_proxy=bool(self.proxy))
+            error.hint = explain(error, prepared.method, prepared.target, prepared.path, self.adapter, self.proxy)
         return error
-
-    def _page_error(self, status: int, body: bytes) -> ProviderError:
-        """Return the error of a page that came in place of a reply, from a proxy, a login or a wrong path."""
-        target, path, kind = self.prepared.target, self.prepared.path.partition("?")[0], self.headers["content-type"]
-        address = self.prepared.server if target is None else f"{target.base_url}{path}"
-        words = " ".join(_PAGE_MARKUP.sub(" ", body[:_MAX_PAGE].decode("utf-8", "replace")).split())
-        error = UnexpectedPageError(
-            f"{address} answered with a page ({kind:.80}), "
-            f"not with a reply: check base_url, the proxy and the network. The page begins: {words[:_MAX_TEXT]}",
-            provider=self.adapter.provider,
-            status=status,
-        )
-        return self._with_hint(error)
 
     def to_error(self, exception: Exception) -> DragomanError:
         """Return the error that an exception during an attempt means. Bugs are raised unchanged."""
+        from dragoman.transport.failures import as_error, at_server  # imported late: most calls succeed
+
         server = f"{self.prepared.server} through the proxy {self.proxy}" if self.proxy else self.prepared.server
         error = as_error(exception, self.adapter.provider, self.prepared.key, server)
         if error is None:
             raise exception
         if isinstance(error, RequestTimeoutError) and self.headers and not self.prepared.stream:
-            error = RequestTimeoutError(_at(server, _NOT_COMPLETE))
+            error = RequestTimeoutError(at_server(server, _NOT_COMPLETE))
         if isinstance(error, ProviderError):
             error.provider = error.provider or self.adapter.provider
             if self.headers:
@@ -276,15 +359,23 @@ class Call:
                 self._with_hint(error)
         return error
 
-    def retry_delay(self, error: DragomanError) -> float:
-        """Return the seconds until the next attempt. Raises the error if there is none here.
+    def next_wait(self, error: DragomanError) -> float | None:
+        """End an attempt, and return the seconds until the next one. Raises the error if there is none here.
 
         Call it outside the exception handler: chained to our error, a library's exception would carry the request, and
-        with it the key, into every traceback.
+        with it the key, into every traceback. None means at once: the provider refused the credentials, and others may
+        help. That belongs to the same attempt, which has reserved once: a refused request costs nothing.
         """
-        wait = self.retry_state.record_failure(error, self.headers) if isinstance(error, ProviderError) else None
-        if wait is None or self.one_attempt:
-            raise error
+        if self.recorder is not None:
+            self.recorder.end(error)
+        access, wait = self.prepared.access, None
+        if access is not None:
+            access.name_skew(error, self.headers)
+        if access is None or not access.may_renew(error):
+            wait = self.retry_state.record_failure(error, self.headers) if isinstance(error, ProviderError) else None
+            if wait is None or self.one_attempt:
+                raise error
+        self.headers, self.is_page = _NO_HEADERS, False  # what this reply said is not said of the next one
         return wait
 
     def on_stream_error(self, error: DragomanError) -> DragomanError:
@@ -337,88 +428,11 @@ class BodyReader:
 
     def on_error(self, exception: Exception) -> bytes:
         """Handle a broken read: of a failing reply the part that arrived is enough; otherwise raise the exception."""
+        from dragoman.transport.failures import as_error
+
         if self._is_error and as_error(exception, self._call.adapter.provider) is not None:
             return self._error_body()
         raise exception
 
     def _error_body(self) -> bytes:
         return self._call.mask_key(b"".join(self._pieces)[: self._cap])
-
-
-def validate_timeout(seconds: float) -> float:
-    """Return the time limit. Raises RequestError for a time limit that is not a positive number."""
-    if not seconds > 0:
-        raise RequestError(f"a timeout must be a number of seconds greater than 0, not {seconds!r}")
-    return seconds
-
-
-def as_error(exception: Exception, provider: str, key: ApiKey | None = None, server: str = "") -> DragomanError | None:
-    """Return the error that an exception means; None if it is a bug, not a failed request.
-
-    Masks the API key in the exception's text. ``server`` is host and port, which the error names.
-    """
-    if isinstance(exception, DragomanError):
-        return exception
-    class_names = _class_names(exception, _HTTP_LIBRARIES)
-    if "TimeoutException" in class_names or isinstance(exception, TimeoutError):
-        message = next((text for name, text in _TIMEOUTS.items() if name in class_names), _NO_DATA)
-        timed_out = RequestTimeoutError(_at(server, message), provider=provider)
-        if class_names & _NEVER_CONNECTED:
-            timed_out.sent = False
-        return timed_out
-    if "DecodingError" in class_names:
-        problem = _at(server, "the reply could not be decoded")
-        return MalformedReplyError(_describe(problem, exception, key), provider=provider)
-    if class_names & {"LocalProtocolError", "UnsupportedProtocol", "InvalidURL"}:
-        return RequestError(f"the request cannot be sent: {type(exception).__name__}")
-    if (
-        class_names & _CONNECTION_ERRORS
-        or isinstance(exception, OSError)
-        or _class_names(exception, _BACKEND_LIBRARIES)
-    ):
-        error = NetworkError(_describe(_failed_connection(server), exception, key), provider=provider)
-        never_connected = class_names & _NEVER_CONNECTED or isinstance(
-            exception, (ConnectError, ConnectionRefusedError)
-        )
-        error.sent = False if never_connected else None
-        return error
-    return _vendor_error(exception, provider, key, server)
-
-
-def _vendor_error(exception: Exception, provider: str, key: ApiKey | None, server: str) -> DragomanError | None:
-    class_names = _class_names(exception, _VENDOR_PACKAGES)
-    if "APITimeoutError" in class_names:
-        return RequestTimeoutError(_at(server, _NO_DATA), provider=provider)
-    if "APIConnectionError" in class_names:
-        cause = exception.__cause__
-        inner = as_error(cause, provider, key, server) if isinstance(cause, Exception) else None
-        return inner or NetworkError(_describe(_failed_connection(server), exception, key), provider=provider)
-    if class_names or (isinstance(exception, TypeError) and "authentication" in str(exception)):
-        return ConfigurationError(_describe("the client refuses to send the request", exception, key))
-    return None
-
-
-def _class_names(exception: Exception, libraries: frozenset[str]) -> set[str]:
-    return {kind.__name__ for kind in type(exception).__mro__ if kind.__module__.partition(".")[0] in libraries}
-
-
-def _at(server: str, problem: str) -> str:
-    """Put the server's host and port before a problem."""
-    return f"{server}: {problem}" if server else problem
-
-
-def _failed_connection(server: str) -> str:
-    return f"the connection to {server} failed" if server else "the connection failed"
-
-
-def server_of(url: Any) -> str:
-    """Return host and port of an address, for errors."""
-    port = url.port or {"http": 80, "https": 443}.get(url.scheme)
-    host = f"[{url.host}]" if ":" in url.host else url.host
-    return f"{host}:{port}"
-
-
-def _describe(problem: str, exception: Exception, key: ApiKey | None) -> str:
-    text = str(exception) if key is None else key.mask(str(exception))
-    text = _URL_SECRETS.sub("***", text).strip()
-    return mask_secrets(f"{problem}: {type(exception).__name__}{f': {text[:_MAX_TEXT]}' if text else ''}")

@@ -15,16 +15,14 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import urljoin
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
-from dragoman.transport.request_validation import user_agent
+from dragoman.transport.call import user_agent
+from dragoman.transport.engines.engine import default_ssl_context
 
 if TYPE_CHECKING:
-    import ssl
-
     import httpx
 
 MAX_FETCHED_BYTES = 20 * 1024 * 1024
@@ -308,14 +306,7 @@ def _new_transport() -> "httpx.BaseTransport":
     """
     import httpx
 
-    return httpx.HTTPTransport(verify=_ssl_context())
-
-
-@cache
-def _ssl_context() -> "ssl.SSLContext":
-    import httpx
-
-    return httpx.create_ssl_context()
+    return httpx.HTTPTransport(verify=default_ssl_context("httpx"))
 
 
 def _canonical_host(raw: str) -> str:

@@ -14,26 +14,28 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.forks import ProcessCheck
 from dragoman.credentials.contract import ApiKey
-from dragoman.credentials.target import Target, TargetFinder
-from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse, server_of
+from dragoman.credentials.target import TargetFinder
+from dragoman.transport.call import (
+    AsyncResponse,
+    Call,
+    PreparedRequest,
+    SyncResponse,
+    full_url,
+    has_own_credential,
+    http_headers,
+    server_of,
+    validate_method,
+    validate_path,
+)
 from dragoman.transport.engines.engine import (
     AsyncClient,
     Client,
     ConnectionSettings,
-    Engine,
     SyncEngine,
-    choose_async_engine,
-    choose_sync_engine,
+    choose_engine,
 )
 from dragoman.transport.engines.pool import Pool, wait_for_slot
 from dragoman.transport.engines.shared_pools import PoolGroup, shared_pools
-from dragoman.transport.request_validation import (
-    full_url,
-    has_own_credential,
-    http_headers,
-    validate_method,
-    validate_path,
-)
 from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport, TransportBase
 from dragoman.transport.settings import TransportSettings, check_transport_settings
 
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from dragoman.credentials.cached import CachedCredentials
 
 MAX_CONNECTIONS = 512
 
@@ -50,7 +51,7 @@ MAX_CONNECTIONS = 512
 class _HttpTransport(TransportBase):
     """What the sync and the async transport share: where the requests go, and over which connections."""
 
-    _choose_engine: ClassVar[Callable[..., Engine]]
+    _asynchronous: ClassVar[bool]
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class _HttpTransport(TransportBase):
         self._target_finder = _new_finder(api_key, credentials, base_url, environ, cloud)
         self._own_client = client if api_key is None and credentials is None else None
         connection_settings = ConnectionSettings(proxy, verify, http2)
-        self._engine = type(self)._choose_engine(client, engine, connection_settings, environ)
+        self._engine = choose_engine(client, engine, connection_settings, environ, asynchronous=self._asynchronous)
         self._callers_client = None if client is None else self._wrap(client)
         self._process = ProcessCheck()
         self._pools = shared_pools(self._engine, connection_settings, max_connections)
@@ -103,30 +104,37 @@ class _HttpTransport(TransportBase):
             client is not None and _signs(client, endpoint)
         )
         target = self._target_finder.target(adapter, keyless=keyless)
-        if target.credentials is not None:
-            if request.upload is not None:
-                raise ConfigurationError(
-                    "credentials that are fetched cannot prove who sends a body in pieces: give a key"
-                )
-            return _prepare_later(self._target_finder, target, target.credentials, adapter, request)
-        url, server = _address(target.base_url, request.path)
-        if request.terms is not None and endpoint.priced_hosts and url.host.endswith(endpoint.priced_hosts):
-            request.terms["host"] = url.host
-        headers = http_headers(request, endpoint, target)
-        if request.upload is not None and request.upload.size is not None:
-            headers["content-length"] = str(request.upload.size)
-        return PreparedRequest(
+        url, server = _address(target.base_url, request.path) if target.base_url else (None, "")
+        prepared = PreparedRequest(
             method=validate_method(request.method),
             url=url,
-            headers=headers,
+            headers=http_headers(request, target),
             body=request.body,
             stream=request.stream,
             key=target.key,
             server=server,
             target=target,
             path=request.path,
+            terms=request.terms,
+            priced_hosts=endpoint.priced_hosts,
             upload=request.upload,
         )
+        if request.terms is not None and endpoint.priced_hosts and url is not None:
+            prepared.note_host()
+        if request.upload is not None:
+            if target.credentials is not None:
+                raise ConfigurationError(
+                    "credentials that are fetched cannot prove who sends a body in pieces: give a key"
+                )
+            if request.upload.size is not None:
+                prepared.headers["content-length"] = str(request.upload.size)
+        if target.credentials is not None:  # fetched before each attempt, and perhaps a part of the address with them
+            from dragoman.transport.authorization import Access  # imported late: most programs have a key
+
+            prepared.access = Access(
+                target.credentials, self._target_finder, prepared.headers, validate_path(request.path)
+            )
+        return prepared
 
 
 class HttpTransport(_HttpTransport, RetryingTransport):
@@ -138,11 +146,11 @@ class HttpTransport(_HttpTransport, RetryingTransport):
     the caller's own `httpx.Client`: its proxies, certificates, hooks and transport are used, and it is not closed here.
     If it has auth or a credential in its headers, no key is looked up.
 
-    ``engine`` is ``"httpx"`` or ``"httpx2"``; see `choose_sync_engine`. `ConnectionSettings` documents ``proxy``,
+    ``engine`` is ``"httpx"`` or ``"httpx2"``; see `choose_engine`. `ConnectionSettings` documents ``proxy``,
     ``verify`` and ``http2``, and `TransportSettings` the others. ``max_connections`` is for each origin.
     """
 
-    _choose_engine = staticmethod(choose_sync_engine)
+    _asynchronous = False
 
     def _wrap(self, client: Any) -> Client:
         assert isinstance(self._engine, SyncEngine)
@@ -150,12 +158,11 @@ class HttpTransport(_HttpTransport, RetryingTransport):
 
     def _open(self, call: Call) -> AbstractContextManager[SyncResponse]:
         if self._callers_client is None:
-            return _Attempt(self._pools.pool(call.prepared), call)
+            prepared = call.prepared
+            pool = self._pools.pools.get((prepared.url.scheme, prepared.server))
+            return _Attempt(self._pools.add_pool(prepared) if pool is None else pool, call)
         self._process.warn_after_fork()
         return contextlib.closing(self._callers_client.send(call))
-
-    def close(self) -> None:
-        """Do nothing: the connections belong to the process."""
 
 
 class AsyncHttpTransport(_HttpTransport, AsyncRetryingTransport):
@@ -167,7 +174,7 @@ class AsyncHttpTransport(_HttpTransport, AsyncRetryingTransport):
     loop that opened them, so each loop has its own. They are closed with the loop.
     """
 
-    _choose_engine = staticmethod(choose_async_engine)
+    _asynchronous = True
 
     def _wrap(self, client: Any) -> AsyncClient:
         return self._engine.wrap_async_client(client)
@@ -177,9 +184,6 @@ class AsyncHttpTransport(_HttpTransport, AsyncRetryingTransport):
             return _AsyncAttempt(self._pools, call)
         self._process.warn_after_fork()
         return _callers_attempt(self._callers_client, call)
-
-    async def close(self) -> None:
-        """Do nothing: the connections belong to the event loop."""
 
 
 class _Attempt:
@@ -263,30 +267,6 @@ def _new_finder(
 
         credentials = GivenCredentials.wrap(credentials)
     return TargetFinder(api_key, base_url, environ, credentials=credentials, cloud=cloud)
-
-
-def _prepare_later(
-    finder: TargetFinder, target: Target, credentials: "CachedCredentials", adapter: Adapter, request: WireRequest
-) -> PreparedRequest:
-    """Return the request with credentials that are fetched before each attempt, and perhaps its address with them."""
-    from dragoman.transport.authorization import Access  # imported late: most programs have a key
-
-    headers = http_headers(request, adapter.endpoint, target)
-    prepared = PreparedRequest(
-        method=validate_method(request.method),
-        url=None,
-        headers=headers,
-        body=request.body,
-        stream=request.stream,
-        access=Access(credentials, finder, headers, validate_path(request.path)),
-        target=target,
-        path=request.path,
-        terms=request.terms,
-        priced_hosts=adapter.endpoint.priced_hosts,
-    )
-    if target.base_url:
-        prepared.set_url(_address(target.base_url, request.path)[0])
-    return prepared
 
 
 @lru_cache(maxsize=256)

@@ -124,7 +124,8 @@ class RetryPolicy:
         The error says whether it is temporary, unless the provider decides with x-should-retry. The wait is in the
         headers, or in the body that the error was read from.
         """
-        if retry > self.max_retries or not _is_retryable(error, headers):
+        is_retryable = {"true": True, "false": False}.get(headers.get("x-should-retry", ""), error.retryable)
+        if retry > self.max_retries or not is_retryable:
             return None
         requested = retry_after(headers, now)
         if requested is None:
@@ -132,16 +133,6 @@ class RetryPolicy:
         if requested is None or not 0 < requested <= _MAX_PLAUSIBLE_WAIT:
             return self.backoff(retry, roll)
         return requested if requested <= self.max_retry_after else None
-
-
-def _is_retryable(error: ProviderError, headers: Mapping[str, str]) -> bool:
-    match headers.get("x-should-retry"):
-        case "true":
-            return True
-        case "false":
-            return False
-        case _:
-            return error.retryable
 
 
 class RetryQuota:
@@ -215,8 +206,10 @@ class RetryState:
         """Return the seconds until the next attempt, or None if this was the last; the error then lists all attempts.
         ``status`` is that of the reply if the error has none."""
         wait = self.policy.wait(error, headers, len(self.attempts) + 1, now=self.timing.now(), roll=self.timing.roll())
-        if wait is not None and not (self._has_time(wait) and self.quota.try_spend(error)):
-            wait = None
+        if wait is not None:
+            at = self.timing.clock() + wait
+            if at >= self._deadline or at > self._last_retry or not self.quota.try_spend(error):
+                wait = None
         self._arrived = False
         status = status if error.status is None else error.status
         self.attempts += (AttemptRecord(len(self.attempts) + 1, status, error.error_class, wait or 0.0),)
@@ -237,10 +230,6 @@ class RetryState:
         wait, self.next_wait = self.next_wait, None
         may_retry = isinstance(error, ProviderError) and not (isinstance(outcome, Broken) and outcome.seen)
         return wait if may_retry else None
-
-    def _has_time(self, wait: float) -> bool:
-        now = self.timing.clock()
-        return now + wait < self._deadline and now + wait <= self._last_retry
 
     def record_unusable(self, error: ProviderError) -> float | None:
         """As `record_failure`, for a reply that arrived and is broken."""

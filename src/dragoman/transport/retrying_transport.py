@@ -14,13 +14,20 @@ from typing import TYPE_CHECKING, Self
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.wire import DEFAULT_BODY_CAP, WireRequest, WireResponse
-from dragoman.transport.call import AsyncResponse, BodyReader, Call, PreparedRequest, SyncResponse, validate_timeout
-from dragoman.transport.contract import AsyncStreamedReply, StreamedReply
-from dragoman.transport.request_validation import remember_headers
+from dragoman.transport.call import (
+    AsyncResponse,
+    BodyReader,
+    Call,
+    PreparedRequest,
+    SyncResponse,
+    remember_headers,
+    validate_timeout,
+)
 from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
 from dragoman.transport.settings import check_transport_settings
 
 if TYPE_CHECKING:
+    from dragoman.transport.contract import AsyncStreamedReply, StreamedReply
     from dragoman.transport.exchanges import ExchangeHook
     from dragoman.transport.inflate import Inflater
 
@@ -102,9 +109,8 @@ class RetryingTransport(TransportBase):
     def _open(self, call: Call) -> AbstractContextManager[SyncResponse]:
         """Make one attempt: a response before its body, which is released at the end of the context."""
 
-    @abstractmethod
     def close(self) -> None:
-        """Close the connections that this transport owns."""
+        """Do nothing: the connections belong to the process, or to the caller's client."""
 
     def __enter__(self) -> Self:
         return self
@@ -137,13 +143,12 @@ class RetryingTransport(TransportBase):
                 outcome = call.classify(response.status_code, body)
             except Exception as raised:
                 outcome = call.to_error(raised)
-            if call.recorder is not None:
-                call.recorder.end(outcome)
             if isinstance(outcome, WireResponse):
+                if call.recorder is not None:
+                    call.recorder.end(outcome)
                 return outcome
-            if not call.may_renew(outcome):
-                self._timing.sleep(call.retry_delay(outcome))
-            call.forget_reply()
+            if (wait := call.next_wait(outcome)) is not None:
+                self._timing.sleep(wait)
 
     @contextlib.contextmanager
     def stream(
@@ -153,7 +158,7 @@ class RetryingTransport(TransportBase):
         *,
         timeout: float | None = None,
         retries: RetryState | None = None,
-    ) -> Iterator[StreamedReply]:
+    ) -> "Iterator[StreamedReply]":
         """A reply whose first bytes have arrived. Raises as `send` does, and while its chunks are read."""
         call = self._new_call(adapter, request, timeout, retries)
         while True:
@@ -167,7 +172,7 @@ class RetryingTransport(TransportBase):
                     outcome = self._start_stream(call, response)
                 except Exception as raised:
                     outcome = call.to_error(raised)
-                if isinstance(outcome, StreamedReply):
+                if not isinstance(outcome, DragomanError):
                     try:
                         yield outcome
                         if call.delivered:
@@ -178,13 +183,12 @@ class RetryingTransport(TransportBase):
                         if call.recorder is not None:
                             call.recorder.end()
                     return
-            if call.recorder is not None:
-                call.recorder.end(outcome)
-            if not call.may_renew(outcome):
-                self._timing.sleep(call.retry_delay(outcome))
-            call.forget_reply()
+            if (wait := call.next_wait(outcome)) is not None:
+                self._timing.sleep(wait)
 
-    def _start_stream(self, call: Call, response: SyncResponse) -> StreamedReply | DragomanError:
+    def _start_stream(self, call: Call, response: SyncResponse) -> "StreamedReply | DragomanError":
+        from dragoman.transport.contract import StreamedReply  # imported late: many programs do not stream
+
         headers = call.set_headers(response)
         if response.status_code >= 300 or call.is_page:
             error = call.classify(response.status_code, self._read_body(call, response))
@@ -217,9 +221,8 @@ class AsyncRetryingTransport(TransportBase):
     def _open(self, call: Call) -> AbstractAsyncContextManager[AsyncResponse]:
         """Make one attempt: a response before its body, which is released at the end of the context."""
 
-    @abstractmethod
     async def close(self) -> None:
-        """Close the connections that this transport owns."""
+        """Do nothing: the connections belong to the event loop, or to the caller's client."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -250,13 +253,12 @@ class AsyncRetryingTransport(TransportBase):
                 outcome = call.classify(response.status_code, body)
             except Exception as raised:
                 outcome = call.to_error(raised)
-            if call.recorder is not None:
-                call.recorder.end(outcome)
             if isinstance(outcome, WireResponse):
+                if call.recorder is not None:
+                    call.recorder.end(outcome)
                 return outcome
-            if not call.may_renew(outcome):
-                await self._timing.sleep_async(call.retry_delay(outcome))
-            call.forget_reply()
+            if (wait := call.next_wait(outcome)) is not None:
+                await self._timing.sleep_async(wait)
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -266,7 +268,7 @@ class AsyncRetryingTransport(TransportBase):
         *,
         timeout: float | None = None,
         retries: RetryState | None = None,
-    ) -> AsyncIterator[AsyncStreamedReply]:
+    ) -> "AsyncIterator[AsyncStreamedReply]":
         """The async twin of `RetryingTransport.stream`."""
         call = self._new_call(adapter, request, timeout, retries)
         del request
@@ -282,7 +284,7 @@ class AsyncRetryingTransport(TransportBase):
                         outcome = await self._start_stream(call, response)
                 except Exception as raised:
                     outcome = call.to_error(raised)
-                if isinstance(outcome, AsyncStreamedReply):
+                if not isinstance(outcome, DragomanError):
                     call.forget_body()
                     try:
                         yield outcome
@@ -294,13 +296,12 @@ class AsyncRetryingTransport(TransportBase):
                         if call.recorder is not None:
                             call.recorder.end()
                     return
-            if call.recorder is not None:
-                call.recorder.end(outcome)
-            if not call.may_renew(outcome):
-                await self._timing.sleep_async(call.retry_delay(outcome))
-            call.forget_reply()
+            if (wait := call.next_wait(outcome)) is not None:
+                await self._timing.sleep_async(wait)
 
-    async def _start_stream(self, call: Call, response: AsyncResponse) -> AsyncStreamedReply | DragomanError:
+    async def _start_stream(self, call: Call, response: AsyncResponse) -> "AsyncStreamedReply | DragomanError":
+        from dragoman.transport.contract import AsyncStreamedReply  # as above
+
         headers = call.set_headers(response)
         if response.status_code >= 300 or call.is_page:
             error = call.classify(response.status_code, await self._read_body(call, response))

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.names import check_names, nearest_name
-from dragoman.credentials.clouds import is_place
 from dragoman.credentials.contract import UNUSABLE_KEY, ApiKey
 from dragoman.transport.retry import RetryPolicy, Timing
 
@@ -25,16 +24,16 @@ def vendor_of(client: object) -> str | None:
     return next((vendor for vendor in VENDORS if vendor in packages), None)
 
 
+def _or_none(check: Callable[[Any], str | None]) -> Callable[[Any], str | None]:
+    return lambda value: None if value is None else check(value)
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
 
 
 def _seconds(value: Any) -> str | None:
     return None if _is_number(value) and value > 0 else f"must be a number of seconds greater than 0{_but(value)}"
-
-
-def _seconds_or_none(value: Any) -> str | None:
-    return None if value is None else _seconds(value)
 
 
 def _count(least: int) -> Callable[[Any], str | None]:
@@ -50,8 +49,6 @@ def _flag(value: Any) -> str | None:
 
 
 def _key(value: Any) -> str | None:
-    if value is None:
-        return None
     if not isinstance(value, (str, ApiKey)):
         is_function = callable(value) and not isinstance(value, type)
         return None if is_function else f"must be a text or a function that returns it, not {_describe(value)}"
@@ -59,8 +56,6 @@ def _key(value: Any) -> str | None:
 
 
 def _credentials(value: Any) -> str | None:
-    if value is None:
-        return None
     from dragoman.credentials.given import ACCEPTED, GivenCredentials, is_accepted  # imported late, as above
 
     if isinstance(value, GivenCredentials) or is_accepted(value):
@@ -68,29 +63,25 @@ def _credentials(value: Any) -> str | None:
     return f"must be {ACCEPTED}, not {_describe(value)}"
 
 
-def _text_or_none(value: Any) -> str | None:
-    return None if value is None or (isinstance(value, str) and value) else f"must be a text{_but(value)}"
-
-
-def _flag_or_none(value: Any) -> str | None:
-    return None if value is None else _flag(value)
+def _text(value: Any) -> str | None:
+    return None if isinstance(value, str) and value else f"must be a text{_but(value)}"
 
 
 def _place(name: str) -> Callable[[Any], str | None]:
     def check(value: Any) -> str | None:
-        if value is None or not isinstance(value, str):
-            return _text_or_none(value)
+        if not isinstance(value, str):
+            return _text(value)
+        from dragoman.credentials.clouds import is_place  # imported late: most programs have a key
+
         return None if is_place(name, value) else f"is not the name of a {name}"
 
     return check
 
 
 def _headers(value: Any) -> str | None:
-    if value is None:
-        return None
     if not isinstance(value, Mapping):
         return f"must be a mapping{_but(value)}"
-    from dragoman.transport.request_validation import validate_headers  # imported late: few programs set headers
+    from dragoman.transport.call import validate_headers  # imported late: few programs set headers
 
     try:
         validate_headers(value)
@@ -100,8 +91,6 @@ def _headers(value: Any) -> str | None:
 
 
 def _address(value: Any) -> str | None:
-    if value is None:
-        return None
     if not isinstance(value, str):
         return f"must be a URL such as https://host/v1, not {_describe(value)}"
     text = value.strip()
@@ -125,16 +114,12 @@ def _base_url(text: str) -> str | None:
 
 
 def _proxy(value: Any) -> str | None:
-    if value is None:
-        return None
     from dragoman.transport.engines.proxies import ADDRESS_FORM, is_proxy_address  # imported late, as are the engines
 
     return None if isinstance(value, str) and is_proxy_address(value) else ADDRESS_FORM
 
 
 def _engine(value: Any) -> str | None:
-    if value is None:
-        return None
     from dragoman.transport.engines.engine import ENGINES
 
     if isinstance(value, str):
@@ -143,7 +128,7 @@ def _engine(value: Any) -> str | None:
 
 
 def _tls(value: Any) -> str | None:
-    if value is None or hasattr(value, "wrap_socket"):
+    if hasattr(value, "wrap_socket"):
         return None
     return f"must be an ssl.SSLContext, such as ssl.create_default_context(cafile=...), not {_describe(value)}"
 
@@ -173,17 +158,13 @@ def _mapping(value: Any) -> str | None:
 
 def _instance(kind: type) -> Callable[[Any], str | None]:
     def check(value: Any) -> str | None:
-        return None if value is None or isinstance(value, kind) else f"must be a {kind.__name__}{_but(value)}"
+        return None if isinstance(value, kind) else f"must be a {kind.__name__}{_but(value)}"
 
     return check
 
 
 def _callable(value: Any) -> str | None:
     return None if callable(value) else f"must be a function{_but(value)}"
-
-
-def _callable_or_none(value: Any) -> str | None:
-    return None if value is None else _callable(value)
 
 
 def _but(value: Any) -> str:
@@ -198,20 +179,20 @@ def _describe(value: Any) -> str:
 class TransportSettings(TypedDict, total=False):
     """The settings of every HTTP transport."""
 
-    timeout: Annotated[float | None, _seconds_or_none]
+    timeout: Annotated[float | None, _or_none(_seconds)]
     """Seconds for a whole call, with its retries and waits; for a stream, until it begins, and then the maximum of
     silence. The default is 600; None means no limit."""
     connect_timeout: Annotated[float, _seconds]
     """Seconds to open one connection, name lookup and TLS included. The default is 5."""
-    retry: Annotated[RetryPolicy | None, _instance(RetryPolicy)]
+    retry: Annotated[RetryPolicy | None, _or_none(_instance(RetryPolicy))]
     """All about retries, in place of ``max_retries``."""
     body_cap: Annotated[int, _count(1)]
     """The maximum of bytes, decompressed, of a whole reply. The default is 64 MiB."""
-    timing: Annotated[Timing | None, _instance(Timing)]
+    timing: Annotated[Timing | None, _or_none(_instance(Timing))]
     """Clock, sleep and randomness, for tests."""
-    on_exchange: Annotated["ExchangeHook | None", _callable_or_none]
+    on_exchange: Annotated["ExchangeHook | None", _or_none(_callable)]
     """Receives each attempt of a request as it went over the wire, without secrets, for debugging."""
-    headers: Annotated[Mapping[str, str] | None, _headers]
+    headers: Annotated[Mapping[str, str] | None, _or_none(_headers)]
     """Headers of each request; those of the request itself win."""
 
 
@@ -261,36 +242,36 @@ class ProviderSettings(TransportSettings, total=False):
         headers: Headers of each request; those of the request itself win.
     """
 
-    api_key: Annotated[str | ApiKey | Callable[[], Any] | None, _key]
+    api_key: Annotated[str | ApiKey | Callable[[], Any] | None, _or_none(_key)]
     """The key, or a function that returns it; by default that of the provider's environment variable."""
-    credentials: Annotated[Any, _credentials]
+    credentials: Annotated[Any, _or_none(_credentials)]
     """What proves to the provider who asks, in place of a key: a function, `dragoman.credentials.Credentials`, or an
     object of azure-core, google-auth, botocore, boto3 or openai."""
 
-    profile: Annotated[str | None, _text_or_none]
+    profile: Annotated[str | None, _or_none(_text)]
     """AWS: the profile, in place of AWS_PROFILE."""
-    region: Annotated[str | None, _place("region")]
+    region: Annotated[str | None, _or_none(_place("region"))]
     """AWS: the region, in place of AWS_REGION."""
-    role_arn: Annotated[str | None, _text_or_none]
+    role_arn: Annotated[str | None, _or_none(_text)]
     """AWS: a role to assume with the credentials that are found."""
 
-    project: Annotated[str | None, _place("project")]
+    project: Annotated[str | None, _or_none(_place("project"))]
     """Google Cloud: the project, in place of GOOGLE_CLOUD_PROJECT."""
-    location: Annotated[str | None, _place("location")]
+    location: Annotated[str | None, _or_none(_place("location"))]
     """Google Cloud: the location, in place of GOOGLE_CLOUD_LOCATION; by default ``global``."""
-    credentials_file: Annotated[str | None, _text_or_none]
+    credentials_file: Annotated[str | None, _or_none(_text)]
     """Google Cloud: a file with credentials, in place of GOOGLE_APPLICATION_CREDENTIALS."""
-    impersonate: Annotated[str | None, _text_or_none]
+    impersonate: Annotated[str | None, _or_none(_text)]
     """Google Cloud: the e-mail address of a service account to act as."""
 
-    tenant: Annotated[str | None, _text_or_none]
+    tenant: Annotated[str | None, _or_none(_text)]
     """Microsoft Entra: the tenant, in place of AZURE_TENANT_ID."""
-    client_id: Annotated[str | None, _text_or_none]
+    client_id: Annotated[str | None, _or_none(_text)]
     """Microsoft Entra: the application or the managed identity, in place of AZURE_CLIENT_ID."""
-    managed_identity: Annotated[bool | None, _flag_or_none]
+    managed_identity: Annotated[bool | None, _or_none(_flag)]
     """Microsoft Entra: whether to use the managed identity of this machine and nothing else."""
 
-    base_url: Annotated[str | None, _address]
+    base_url: Annotated[str | None, _or_none(_address)]
     """The address, with its scheme; by default the provider's own, or that of its environment variable."""
 
     client: Annotated[Any, _client]
@@ -299,15 +280,15 @@ class ProviderSettings(TransportSettings, total=False):
     max_retries: Annotated[int, _count(0)]
     """Retries after the first attempt. The default is 2."""
 
-    proxy: Annotated[str | None, _proxy]
+    proxy: Annotated[str | None, _or_none(_proxy)]
     """The address of a proxy; by default that of HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY."""
-    verify: Annotated["ssl.SSLContext | None", _tls]
+    verify: Annotated["ssl.SSLContext | None", _or_none(_tls)]
     """The trusted certificates and the caller's own."""
     http2: Annotated[bool, _flag]
     """Whether HTTP/2 is offered; it needs ``httpx[http2]``."""
     max_connections: Annotated[int, _count(1)]
     """The maximum of connections to one host. The default is 512; further calls wait in order."""
-    engine: Annotated[str | None, _engine]
+    engine: Annotated[str | None, _or_none(_engine)]
     """The HTTP library: httpx, httpx2 or aiohttp."""
 
     environ: Annotated[Mapping[str, str], _mapping]

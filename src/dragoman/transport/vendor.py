@@ -9,7 +9,7 @@ import importlib
 import inspect
 import math
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any, Unpack
+from typing import Any, ClassVar, Unpack
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter
@@ -18,27 +18,53 @@ from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.forks import ProcessCheck
 from dragoman.credentials.contract import ApiKey
 from dragoman.credentials.target import Target
-from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse, server_of
-from dragoman.transport.request_validation import ACCEPT_ENCODING, validate_headers, validate_path
-from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport
+from dragoman.transport.call import (
+    ACCEPT_ENCODING,
+    AsyncResponse,
+    Call,
+    PreparedRequest,
+    SyncResponse,
+    server_of,
+    validate_headers,
+    validate_path,
+)
+from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport, TransportBase
 from dragoman.transport.settings import TransportSettings, vendor_of
 
 
-class VendorTransport(RetryingTransport):
+class _VendorTransport(TransportBase):
+    """What the sync and the async transport share."""
+
+    _asynchronous: ClassVar[bool]
+
+    def __init__(self, client: Any, **settings: Unpack[TransportSettings]) -> None:
+        settings.setdefault("timeout", None)
+        super().__init__(**settings)
+        self._sender = _create_sender(client, asynchronous=self._asynchronous)
+        self._process = ProcessCheck()
+
+    def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
+        if request.method != "POST":
+            raise RequestError(f"a vendor's client supports only POST, not {request.method:.20}")
+        headers = {
+            "accept-encoding": "identity" if request.stream else ACCEPT_ENCODING,
+            "content-type": "application/json",
+            **validate_headers(request.headers),
+        }
+        path, sender = validate_path(request.path), self._sender
+        return PreparedRequest(
+            "POST", path, headers, request.body, request.stream, sender.key, sender.server, sender.target, path
+        )
+
+
+class VendorTransport(_VendorTransport, RetryingTransport):
     """Sends requests through an `anthropic.Anthropic`, an `openai.OpenAI`, an `ollama.Client` or a subclass.
 
     The caller owns the client; it is not closed here. Without ``timeout`` its own time limits apply. Raises
     ConfigurationError for any other client, or an async one.
     """
 
-    def __init__(self, client: Any, **settings: Unpack[TransportSettings]) -> None:
-        settings.setdefault("timeout", None)
-        super().__init__(**settings)
-        self._sender = _create_sender(client, asynchronous=False)
-        self._process = ProcessCheck()
-
-    def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
-        return _prepare_request(request, self._sender)
+    _asynchronous = False
 
     @contextlib.contextmanager
     def _open(self, call: Call) -> Iterator[SyncResponse]:
@@ -52,21 +78,11 @@ class VendorTransport(RetryingTransport):
         finally:
             response.close()
 
-    def close(self) -> None:
-        """Do nothing: the client is the caller's to close."""
 
-
-class AsyncVendorTransport(AsyncRetryingTransport):
+class AsyncVendorTransport(_VendorTransport, AsyncRetryingTransport):
     """The async `VendorTransport`, through the vendor's async client."""
 
-    def __init__(self, client: Any, **settings: Unpack[TransportSettings]) -> None:
-        settings.setdefault("timeout", None)
-        super().__init__(**settings)
-        self._sender = _create_sender(client, asynchronous=True)
-        self._process = ProcessCheck()
-
-    def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
-        return _prepare_request(request, self._sender)
+    _asynchronous = True
 
     @contextlib.asynccontextmanager
     async def _open(self, call: Call) -> AsyncIterator[AsyncResponse]:
@@ -79,23 +95,6 @@ class AsyncVendorTransport(AsyncRetryingTransport):
             yield response
         finally:
             await response.aclose()
-
-    async def close(self) -> None:
-        """Do nothing: the client is the caller's to close."""
-
-
-def _prepare_request(request: WireRequest, sender: "_StainlessSender | _OllamaSender") -> PreparedRequest:
-    if request.method != "POST":
-        raise RequestError(f"a vendor's client supports only POST, not {request.method:.20}")
-    headers = {
-        "accept-encoding": "identity" if request.stream else ACCEPT_ENCODING,
-        "content-type": "application/json",
-        **validate_headers(request.headers),
-    }
-    path = validate_path(request.path)
-    return PreparedRequest(
-        "POST", path, headers, request.body, request.stream, sender.key, sender.server, sender.target, path
-    )
 
 
 def _error_response(exception: Exception) -> Any:

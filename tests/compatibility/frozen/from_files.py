@@ -25,15 +25,14 @@ from dragoman.bulk.run import RunConfig
 from dragoman.bundled import bundled_path
 from dragoman.canonical.blocks import ProviderBlock, UnknownBlock
 from dragoman.canonical.message import read_message
-from dragoman.credentials.contract import ApiKey
-from dragoman.credentials.target import Target
+from dragoman.credentials.target import TargetFinder
 from dragoman.formats.umf.events import history_to_umf
 from dragoman.limits import Limit, Limits
 from dragoman.policy import Hook
 from dragoman.testing.cassettes.body import encode_body
 from dragoman.testing.cassettes.exchange import request_target
 from dragoman.testing.cassettes.file import REQUEST_HEADERS, RESPONSE_HEADERS, dump_exchanges, load_exchanges
-from dragoman.transport.request_validation import http_headers
+from dragoman.transport.call import http_headers
 from dragoman.view import page
 from tests.bulk.provider import HAIKU, Provider
 from tests.compatibility.frozen.from_source import entries
@@ -154,7 +153,7 @@ def headers() -> Iterator[str]:
         adapter = get_adapter(f"{entry.name}:any")
         for stream in (False, True):
             wire = adapter.to_wire([Message.user("Hi")], [], AdapterOptions(stream=stream))
-            sent = http_headers(wire, adapter.endpoint, Target("https://unreal.invalid", ApiKey("key")))
+            sent = http_headers(wire, TargetFinder("key", "https://unreal.invalid").target(adapter))
             yield from (f"{entry.name}: {name}" for name in sent)
 
 

@@ -1,6 +1,7 @@
 """Keys and addresses: found in order, bound to one service, never sent elsewhere."""
 
 import pickle
+import traceback
 from typing import ClassVar
 
 import pytest
@@ -84,6 +85,31 @@ def test_the_environment_is_read_at_the_call() -> None:
         credentials.target(ADAPTER)
     environ["PLAIN_KEY"] = "late"
     assert key_of(credentials) == "late"
+
+
+def test_a_target_is_kept_until_its_variables_change() -> None:
+    """One target serves all requests while the key and the address in the environment stay the same."""
+    environ = {"NEARBY_KEY": "first"}
+    credentials, adapter = TargetFinder(environ=environ), LocalhostAdapter("m")
+    target = credentials.target(adapter)
+    assert credentials.target(adapter) is target
+    environ["NEARBY_KEY"] = "second"
+    assert credentials.target(adapter).headers == {"authorization": "Bearer second"}
+    environ["NEARBY_HOST"] = "http://elsewhere.test"
+    assert credentials.target(adapter).base_url == "http://elsewhere.test"
+    assert credentials.target(adapter, keyless=True).key is None
+    del environ["NEARBY_KEY"]
+    assert credentials.target(adapter).key is None
+
+
+def test_no_traceback_of_an_address_shows_the_key() -> None:
+    """Tools that report errors show the variables of each frame: a wrong address is no reason to show the key."""
+    credentials = TargetFinder(environ={"NEARBY_KEY": "canary-key", "NEARBY_HOST": "http://user@host"})
+    with pytest.raises(ConfigurationError) as caught:
+        credentials.target(LocalhostAdapter("m"))
+    shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    assert len(shown.stack) > 1
+    assert "canary" not in "".join(str(frame.locals) for frame in shown.stack[1:])
 
 
 @pytest.mark.parametrize("arguments", [{"api_key": "k"}, {"base_url": "https://gateway.test"}])

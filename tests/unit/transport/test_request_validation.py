@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from dragoman.adapter.errors import ConfigurationError, DragomanError, RequestError
 from dragoman.adapter.wire import WireRequest
 from dragoman.testing.faults.server import FaultyServer, json_reply
-from dragoman.transport.request_validation import validate_headers, validate_path
+from dragoman.transport.call import validate_headers, validate_path
 from tests.unit.transport.drivers import BODY, ENGINES, KEY, Driver
 
 _INJECTED = "x-evil: 1"

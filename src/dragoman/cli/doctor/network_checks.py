@@ -17,7 +17,8 @@ import httpx
 from dragoman.adapter.errors import ConfigurationError, DragomanError, mask_secrets
 from dragoman.adapter.registry import adapter_class, get_adapter, providers
 from dragoman.cli.doctor.local_checks import Finding, Findings, note, ok, problem, set_variable, show_address
-from dragoman.credentials.clouds import CLOUDS, IDENTITY_SETTINGS, check_kind, find_source, is_installed
+from dragoman.credentials.clouds import CLOUDS, check_kind, find_source, is_installed
+from dragoman.credentials.contract import IDENTITY_SETTINGS
 from dragoman.credentials.given import GivenCredentials
 from dragoman.credentials.stored_keys import StoredKeys
 from dragoman.credentials.target import TargetFinder

@@ -3,7 +3,7 @@
 import os
 import ssl
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -23,7 +23,7 @@ from dragoman.credentials.clouds import check_kind
 from dragoman.limits import Budget, Limit, Limits
 from dragoman.private_files import warn_if_shared
 from dragoman.routing import Router
-from dragoman.transport.request_validation import validate_headers
+from dragoman.transport.call import validate_headers
 from dragoman.transport.settings import read_provider_settings
 
 _KEY_SOURCES = ("api_key_variable", "api_key_file", "api_key_command")
@@ -150,10 +150,8 @@ PLUGINS = "dragoman.plugins"
 _OPTIONS = tuple(each.name for each in fields(AdapterOptions) if each.name not in ("context", "stream"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Mistake:
-    place: tuple[str | int, ...]
-    problem: str
+_Mistake = tuple[tuple[str | int, ...], str]
+"""The place of a mistake in the file, and what is wrong there."""
 
 
 def load_configuration(path: Path | None = None) -> ClientSettings | None:
@@ -179,9 +177,14 @@ def build_settings(file: ConfigurationFile, *, trusted: bool) -> ClientSettings:
     try:
         document = Document.model_validate(dict(file.tables))
     except ValidationError as error:
-        mistakes = [_Mistake(tuple(each["loc"]), _describe(each)) for each in error.errors(include_input=False)]
+        mistakes = [(tuple(each["loc"]), _describe(each)) for each in error.errors(include_input=False)]
     else:
-        if not trusted and (untrusted := _untrusted_places(document)):
+        untrusted = [
+            f"providers.{name}.{setting}"
+            for name, table in document.providers.items()
+            for setting in untrusted_settings(table)
+        ] + ["plugins"] * bool(document.plugins)
+        if untrusted and not trusted:
             raise ConfigurationError(
                 f"{file.path} sets {', '.join(untrusted)}, which decide where keys are sent and what runs: read the "
                 f"file, and then run: dragoman config trust {file.path}"
@@ -199,8 +202,7 @@ def build_settings(file: ConfigurationFile, *, trusted: bool) -> ClientSettings:
         settings = {name: value for name, value in built_settings.items() if value}
     if mistakes:
         listed = "\n  ".join(
-            f"{file.path}:{file.line_of(each.place)}: {'.'.join(map(str, each.place))}: {each.problem}"
-            for each in mistakes
+            f"{file.path}:{file.line_of(place)}: {'.'.join(map(str, place))}: {problem}" for place, problem in mistakes
         )
         raise ConfigurationError(
             f"the configuration has {len(mistakes)} mistake{'s' * (len(mistakes) > 1)}:\n  {listed}"
@@ -223,21 +225,12 @@ def _describe(error: Any) -> str:
     return f"an unknown setting{nearest_name(str(name), known) if len(table) in (0, 2) else ''}"
 
 
-def _untrusted_places(document: Document) -> list[str]:
-    places = [
-        f"providers.{name}.{setting}"
-        for name, table in document.providers.items()
-        for setting in untrusted_settings(table)
-    ]
-    return places + (["plugins"] if document.plugins else [])
-
-
 def _collect(mistakes: list[_Mistake], place: Iterable[str | int], work: Callable[[], Any]) -> Any:
     """Return the result of the work, or None and its mistake."""
     try:
         return work()
     except (DragomanError, ValidationError, TypeError, ValueError, OSError) as error:
-        mistakes.append(_Mistake(tuple(place), str(error).replace("\n", " ")))
+        mistakes.append((tuple(place), str(error).replace("\n", " ")))
         return None
 
 
@@ -252,7 +245,7 @@ def _collect_each(
 
 def _build_options(document: Document, mistakes: list[_Mistake]) -> Any:
     unknown = [name for name in document.options if name not in _OPTIONS]
-    mistakes += [_Mistake(("options", name), f"an unknown option{nearest_name(name, _OPTIONS)}") for name in unknown]
+    mistakes += [(("options", name), f"an unknown option{nearest_name(name, _OPTIONS)}") for name in unknown]
     if unknown or not document.options:
         return None
     return _collect(mistakes, ("options",), partial(AdapterOptions, **document.options))
@@ -273,14 +266,13 @@ def _build_providers(document: Document, mistakes: list[_Mistake], folder: Path)
     for name, table in document.providers.items():
         if not registry.is_provider(name):
             hint = nearest_name(name, registry.providers())
-            mistakes.append(_Mistake(("providers", name), f"an unknown provider{hint}"))
+            mistakes.append((("providers", name), f"an unknown provider{hint}"))
             continue
         try:
             built[name] = build_provider(name, table, folder)
         except ProviderTableError as found:
             mistakes += [
-                _Mistake(("providers", name, *([setting] if setting else [])), problem)
-                for setting, problem in found.problems
+                (("providers", name, *([setting] if setting else [])), problem) for setting, problem in found.problems
             ]
     return built
 

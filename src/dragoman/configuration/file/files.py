@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import stat
 import tempfile
 import tomllib
 from collections.abc import Mapping
@@ -15,12 +14,10 @@ from typing import Any
 from platformdirs import user_config_path
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.private_files import create_private_folder
+from dragoman.private_files import create_private_folder, read_regular_file
 
 FILE_NAME = "dragoman.toml"
 VARIABLE = "DRAGOMAN_CONFIG"
-MAX_BYTES = 1024 * 1024
-"""Bytes. A larger file is not configuration."""
 
 
 class Origin(StrEnum):
@@ -71,7 +68,7 @@ def find_configuration(
 def read_configuration(path: Path, origin: Origin = Origin.NAMED) -> ConfigurationFile:
     """Read a configuration file. Raises ConfigurationError if it cannot be read, or is not TOML in UTF-8."""
     try:
-        content = _read_regular_file(path)
+        content = read_regular_file(path, "it is not configuration")
         tables = tomllib.loads(content.decode())
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
@@ -80,18 +77,6 @@ def read_configuration(path: Path, origin: Origin = Origin.NAMED) -> Configurati
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path} is not valid TOML: {error}") from None
     return ConfigurationFile(path, origin, content, tables)
-
-
-def _read_regular_file(path: Path) -> bytes:
-    """Return the content. A device or a pipe could be endless, and opening one could wait."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ConfigurationError(f"{path} is not a regular file")
-        content = file.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        raise ConfigurationError(f"{path} is larger than {MAX_BYTES:,} bytes: it is not configuration")
-    return content
 
 
 def _line_of(lines: list[str], place: tuple[str | int, ...]) -> int:

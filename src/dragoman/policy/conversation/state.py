@@ -36,7 +36,7 @@ from dragoman.policy.plugin import Hook, Violation
 from dragoman.policy.step import LazyExtensions
 from dragoman.policy.step_run import StepRun
 from dragoman.tools.toolbox import Toolbox
-from dragoman.transport.request_validation import validate_headers
+from dragoman.transport.call import validate_headers
 
 
 class PolicyHeaders:

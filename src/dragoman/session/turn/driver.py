@@ -99,8 +99,7 @@ class TurnDriver(TurnPlanner[TransportT], Generic[TransportT]):
         if self.config.store is not None:
             yield in_thread(self._save_rest)
         if self.config.own_providers:
-            for transport in self._transports.take_all():
-                yield call(transport.close)  # type: ignore[attr-defined]
+            yield from self._transports.close()
 
     def _end_turn(self, running: TurnRun) -> Work[None]:
         """Close a stream that is still open. Raises ConfigurationError if called from inside a turn."""

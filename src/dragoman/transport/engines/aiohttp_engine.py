@@ -14,18 +14,19 @@ import select
 import socket
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dragoman.adapter.wire import Headers
 from dragoman.canonical.forks import process_generation
-from dragoman.transport.call import AsyncResponse, Call, ConnectError, PreparedRequest
+from dragoman.transport.call import AsyncResponse, Call, PreparedRequest
 from dragoman.transport.engines.engine import AsyncClient, ConnectionSettings, Engine, default_ssl_context
 from dragoman.transport.engines.network import AddressInfo, open_connections, resolver
 from dragoman.transport.engines.pool import IDLE_SECONDS
 from dragoman.transport.engines.proxies import find_proxies, proxy_server
+from dragoman.transport.failures import ConnectError
 from dragoman.transport.retry import MIN_SECONDS
 
 if TYPE_CHECKING:
@@ -344,8 +345,9 @@ def _take_buffered(stream: Any) -> bytes:
 def _headers(response: Any) -> Headers:
     """Return the headers; values of the same name are joined, as httpx does."""
     headers: dict[str, str] = {}
-    # A response that vcrpy replays has no raw headers.
-    for name, value in response.raw_headers or _encode_items(response.headers.items()):
+    replayed = response.headers.items() if not response.raw_headers else ()  # by vcrpy, which keeps no raw ones
+    encoded = ((name.encode("latin-1"), value.encode("utf-8", "surrogateescape")) for name, value in replayed)
+    for name, value in response.raw_headers or encoded:
         lower = name.decode("latin-1").lower()
         try:
             text = value.decode()
@@ -353,10 +355,6 @@ def _headers(response: Any) -> Headers:
             text = value.decode("latin-1")
         headers[lower] = f"{headers[lower]}, {text}" if lower in headers else text
     return Headers.from_lower(headers)
-
-
-def _encode_items(items: Iterable[tuple[str, str]]) -> Iterator[tuple[bytes, bytes]]:
-    return ((name.encode("latin-1"), value.encode("utf-8", "surrogateescape")) for name, value in items)
 
 
 def _describe_failure(error: Any) -> str:

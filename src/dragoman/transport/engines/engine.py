@@ -7,11 +7,11 @@ error.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.transport.call import AsyncResponse, Call, SyncResponse
@@ -47,12 +47,6 @@ class ConnectionSettings:
                 "verify must be an ssl.SSLContext, such as ssl.create_default_context(cafile=...), "
                 f"not {type(self.verify).__name__}"
             )
-
-    @property
-    def non_defaults(self) -> list[str]:
-        """The names of the settings that differ from their defaults."""
-        fields = ConnectionSettings.__dataclass_fields__
-        return [name for name, field in fields.items() if getattr(self, name) != field.default]
 
 
 class Client(Protocol):
@@ -134,31 +128,20 @@ ENGINES = tuple(_ENGINE_CLASSES)
 _SYNC_ENGINES = ("httpx", "httpx2")
 
 
-def choose_sync_engine(
-    client: object, requested: str | None, connection_settings: ConnectionSettings, environ: Mapping[str, str]
-) -> SyncEngine:
-    """Return the engine for sync calls; see `choose_async_engine`."""
-    return cast("SyncEngine", _choose_engine(_SYNC_ENGINES, "httpx", client, requested, connection_settings, environ))
-
-
-def choose_async_engine(
-    client: object, requested: str | None, connection_settings: ConnectionSettings, environ: Mapping[str, str]
-) -> Engine:
-    """Return the engine of the caller's client, else the requested one, else that of the environment, else the fastest.
-
-    Raises ConfigurationError if these contradict each other, and MissingExtraError if the engine is not installed.
-    """
-    return _choose_engine(ENGINES, "aiohttp", client, requested, connection_settings, environ)
-
-
-def _choose_engine(
-    names: tuple[str, ...],
-    fastest: str,
+def choose_engine(
     client: object,
     requested: str | None,
     connection_settings: ConnectionSettings,
     environ: Mapping[str, str],
+    *,
+    asynchronous: bool,
 ) -> Engine:
+    """Return the engine of the caller's client, else the requested one, else that of the environment, else the fastest.
+
+    One for sync calls is a `SyncEngine`. Raises ConfigurationError if these contradict each other, and
+    MissingExtraError if the engine is not installed.
+    """
+    names, fastest = (ENGINES, "aiohttp") if asynchronous else (_SYNC_ENGINES, "httpx")
     if requested is not None:
         _validate_name(requested, names, "engine")
     if client is not None:
@@ -180,10 +163,11 @@ def _engine_for_client(
 ) -> Engine:
     packages = {kind.__module__.partition(".")[0] for kind in type(client).__mro__}
     name = next((name for name in _ENGINE_CLASSES if name in packages), "httpx")
-    if connection_settings.non_defaults:
-        raise ConfigurationError(
-            f"a client has its own {' and '.join(connection_settings.non_defaults)}: set that on the client"
-        )
+    given = [
+        each.name for each in fields(ConnectionSettings) if getattr(connection_settings, each.name) != each.default
+    ]
+    if given:
+        raise ConfigurationError(f"a client has its own {' and '.join(given)}: set that on the client")
     if requested not in (None, name):
         raise ConfigurationError(f"the client is of {name}, but the engine is {requested}: pass only one of them")
     if name not in names:

@@ -2,15 +2,23 @@
 
 Our own connections use httpx's transports directly: its client would add a third to the cost of a request, for
 cookies, redirects and hooks that no request of ours has. A caller's own client is used as it is.
+
+httpx limits each read and write by itself: one byte every second holds a call for as long as a server likes. The
+streams of the network here limit all of them together. They wrap those of httpcore, or of httpcore2, which has the same
+classes.
 """
 
 import importlib
-from functools import lru_cache
+import time
+from collections.abc import Iterable
+from functools import cache, lru_cache, partial
 from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.log import get_logger
+from dragoman.effects import Perform, Work, call, drive, drive_async
 from dragoman.transport.call import AsyncResponse, Call, SyncResponse
 from dragoman.transport.engines.engine import (
     AsyncClient,
@@ -19,9 +27,10 @@ from dragoman.transport.engines.engine import (
     SyncEngine,
     default_ssl_context,
 )
-from dragoman.transport.engines.network import AsyncNetwork, DeadlineNetwork, check_reuse
+from dragoman.transport.engines.network import AddressInfo, is_address, open_connections, resolver
 from dragoman.transport.engines.pool import IDLE_SECONDS
 from dragoman.transport.engines.proxies import find_proxies, proxy_server
+from dragoman.transport.retry import MIN_SECONDS, seconds_of
 
 if TYPE_CHECKING:
     import httpx
@@ -32,6 +41,10 @@ _CONNECTIONS_PER_CLIENT = 2
 """Connections per HTTP/1.1 client."""
 _MANY_CALLS = 50
 """Concurrent calls from which one async client of httpx is slow."""
+_WITH_BODY = ("POST", "PUT", "PATCH")
+"""Methods whose requests say that their body is empty."""
+_WRITE_SIZE = 16 * 1024
+"""Bytes that are written within one time limit of httpcore."""
 
 
 class HttpxEngine(SyncEngine):
@@ -55,22 +68,13 @@ class HttpxEngine(SyncEngine):
         return None if connection_settings.http2 else _CONNECTIONS_PER_CLIENT
 
     def client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> Client:
-        library = importlib.import_module(self.name)
-        proxy = find_proxies(connection_settings.proxy).find(url)
-        transport = self._transport("HTTPTransport", size, connection_settings, proxy)
-        transport._pool._network_backend = DeadlineNetwork(
-            importlib.import_module(self.core), joins_writes=not connection_settings.http2
-        )
-        check_reuse(transport._pool)
-        return _OwnClient(library, self, transport, proxy_server(proxy))
+        joins_writes = not connection_settings.http2
+        network = _DeadlineNetwork(importlib.import_module(self.core), joins_writes=joins_writes)
+        return _OwnClient(self, *self._transport("HTTPTransport", network, size, connection_settings, url))
 
     def async_client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> AsyncClient:
-        library = importlib.import_module(self.name)
-        proxy = find_proxies(connection_settings.proxy).find(url)
-        transport = self._transport("AsyncHTTPTransport", size, connection_settings, proxy)
-        transport._pool._network_backend = AsyncNetwork(importlib.import_module(self.core))
-        check_reuse(transport._pool)
-        return _OwnAsyncClient(library, self, transport, proxy_server(proxy))
+        network = _AsyncNetwork(importlib.import_module(self.core))
+        return _OwnAsyncClient(self, *self._transport("AsyncHTTPTransport", network, size, connection_settings, url))
 
     def wrap_client(self, client: Any) -> Client:
         return _CallersClient(self, client)
@@ -78,12 +82,20 @@ class HttpxEngine(SyncEngine):
     def wrap_async_client(self, client: Any) -> AsyncClient:
         return _CallersAsyncClient(self, client)
 
-    def _transport(self, class_name: str, size: int, settings: ConnectionSettings, proxy: str | None) -> Any:
-        library = importlib.import_module(self.name)
+    @staticmethod
+    def to_url(url: "httpx.URL") -> Any:
+        """Return an address as the library has it."""
+        return url
+
+    def _transport(
+        self, class_name: str, network: "_Network", size: int, settings: ConnectionSettings, url: "httpx.URL"
+    ) -> tuple[Any, str]:
+        """Return a transport of httpx over that network, and host and port of its proxy."""
+        library, proxy = importlib.import_module(self.name), find_proxies(settings.proxy).find(url)
         if settings.http2 and find_spec("h2") is None:
             raise ConfigurationError(f"HTTP/2 needs the h2 package: pip install {self.name}[http2]")
         try:
-            return getattr(library, class_name)(
+            transport = getattr(library, class_name)(
                 verify=settings.verify or default_ssl_context(self.name, http2=settings.http2),
                 limits=library.Limits(
                     max_connections=size, max_keepalive_connections=size, keepalive_expiry=IDLE_SECONDS
@@ -93,6 +105,9 @@ class HttpxEngine(SyncEngine):
             )
         except ImportError as error:  # socksio for SOCKS; the message names the extra of httpx
             raise ConfigurationError(str(error)) from None
+        transport._pool._network_backend = network
+        _check_reuse(transport._pool)
+        return transport, proxy_server(proxy)
 
 
 class Httpx2Engine(HttpxEngine):
@@ -102,33 +117,55 @@ class Httpx2Engine(HttpxEngine):
     install_hint: ClassVar[str] = "httpx2"
     core: ClassVar[str] = "httpcore2"
 
+    @staticmethod
+    @lru_cache(maxsize=256)
+    def to_url(url: "httpx.URL") -> Any:
+        return importlib.import_module("httpx2").URL(str(url))
 
-class _OwnClient:
+
+class _Own:
     """A transport of httpx with a few connections."""
 
-    def __init__(self, library: Any, engine: HttpxEngine, transport: Any, proxy: str) -> None:
-        self._new_request = library.Request
+    def __init__(self, engine: HttpxEngine, transport: Any, proxy: str) -> None:
+        self._library = importlib.import_module(engine.name)
         self._engine = engine
         self._transport = transport
         self._proxy = proxy
 
+    def _request(self, call: Call) -> Any:
+        """Return the request that httpx would build itself, with the two headers that it would add: it looks for a way
+        to encode the body, and reads all headers a second time, which takes four times as long."""
+        prepared = call.prepared
+        if prepared.upload is not None:
+            return _build_request(self._library.Request, self._engine, call)
+        headers = {"Host": prepared.url.netloc, **prepared.headers}
+        if prepared.body or prepared.method in _WITH_BODY:
+            headers["Content-Length"] = str(len(prepared.body))
+        request = self._library.Request(
+            prepared.method,
+            self._engine.to_url(prepared.url),
+            headers=headers,
+            stream=self._library.ByteStream(prepared.body),
+            extensions={"timeout": call.time_limits()},
+        )
+        request.read()  # as httpx does, for whoever looks at it on the way
+        return request
+
+
+class _OwnClient(_Own):
+    """The sync one."""
+
     def send(self, call: Call) -> SyncResponse:
         call.proxy = self._proxy
-        response: SyncResponse = self._transport.handle_request(_request(self._new_request, self._engine, call))
+        response: SyncResponse = self._transport.handle_request(self._request(call))
         return response
 
     def close(self) -> None:
         self._transport.close()
 
 
-class _OwnAsyncClient:
-    """The async `_OwnClient`."""
-
-    def __init__(self, library: Any, engine: HttpxEngine, transport: Any, proxy: str) -> None:
-        self._new_request = library.Request
-        self._engine = engine
-        self._transport = transport
-        self._proxy = proxy
+class _OwnAsyncClient(_Own):
+    """The async one."""
 
     @property
     def open_calls(self) -> int:
@@ -139,8 +176,7 @@ class _OwnAsyncClient:
 
     async def send(self, call: Call) -> AsyncResponse:
         call.proxy = self._proxy
-        request = _request(self._new_request, self._engine, call)
-        response: AsyncResponse = await self._transport.handle_async_request(request)
+        response: AsyncResponse = await self._transport.handle_async_request(self._request(call))
         return response
 
     async def aclose(self) -> None:
@@ -155,7 +191,7 @@ class _CallersClient:
         self._client = client
 
     def send(self, call: Call) -> SyncResponse:
-        request = _request(self._client.build_request, self._engine, call)
+        request = _build_request(self._client.build_request, self._engine, call)
         return self._client.send(request, stream=True, follow_redirects=False)
 
     def close(self) -> None:
@@ -185,7 +221,7 @@ class _CallersAsyncClient:
                 _MANY_CALLS,
             )
         try:
-            request = _request(self._client.build_request, self._engine, call)
+            request = _build_request(self._client.build_request, self._engine, call)
             return await self._client.send(request, stream=True, follow_redirects=False)
         finally:
             self._calls -= 1
@@ -194,17 +230,208 @@ class _CallersAsyncClient:
         """Do nothing: the client is the caller's to close."""
 
 
-def _request(new_request: Any, engine: HttpxEngine, call: Call) -> Any:
+def _build_request(new_request: Any, engine: HttpxEngine, call: Call) -> Any:
     prepared = call.prepared
     return new_request(
         prepared.method,
-        prepared.url if engine.name == "httpx" else _to_httpx2_url(prepared.url),  # it has a class of its own
+        engine.to_url(prepared.url),
         headers=prepared.headers,
         content=prepared.body if prepared.upload is None else prepared.upload.pieces,
         extensions={"timeout": call.time_limits()},
     )
 
 
-@lru_cache(maxsize=256)
-def _to_httpx2_url(url: "httpx.URL") -> Any:
-    return importlib.import_module("httpx2").URL(str(url))
+class _DeadlineStream:
+    """A sync connection.
+
+    ``joins_writes``: the head of a request is sent with its body, in one packet, as HTTP/1.1 allows: httpx writes them
+    one after the other, and then reads.
+    """
+
+    def __init__(self, inner: Any, *, joins_writes: bool) -> None:
+        self._inner = inner
+        self._joins_writes = joins_writes
+        self._held = b""
+        self.get_extra_info = inner.get_extra_info
+        self.close = inner.close
+        open_connections.add(self, inner.get_extra_info("socket"))
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if self._held:
+            self._flush(timeout)
+        data: bytes = self._inner.read(max_bytes, timeout=seconds_of(timeout))
+        return data
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if self._held:
+            buffer, self._held = self._held + buffer, b""
+        elif self._joins_writes and 0 < len(buffer) < _WRITE_SIZE:
+            self._held = bytes(buffer)
+            return
+        if len(buffer) <= _WRITE_SIZE:
+            self._inner.write(buffer, timeout=seconds_of(timeout))
+            return
+        view = memoryview(buffer)
+        for start in range(0, len(view), _WRITE_SIZE):
+            self._inner.write(view[start : start + _WRITE_SIZE], timeout=seconds_of(timeout))
+
+    def start_tls(
+        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
+    ) -> "_DeadlineStream":
+        self._flush(timeout)
+        inner = self._inner.start_tls(ssl_context, server_hostname, seconds_of(timeout))
+        return _DeadlineStream(inner, joins_writes=self._joins_writes)
+
+    def _flush(self, timeout: float | None) -> None:
+        held, self._held = self._held, b""
+        if held:
+            self._inner.write(held, timeout=seconds_of(timeout))
+
+
+class _Network:
+    """Opens connections: each address of a host gets an equal share of the time. ``core`` is httpcore or httpcore2."""
+
+    def __init__(self, core: ModuleType, backend: Any) -> None:
+        self._core = core
+        self._inner = backend
+
+    def _connect(self, host: str, port: int, timeout: float | None, *options: Any) -> Work[Any]:
+        ends_at = None if timeout is None else time.monotonic() + timeout
+        addresses = [host]
+        if not is_address(host):
+            look_up = partial(resolver.resolve, host, port, timeout), partial(_resolve_async, host, port, timeout)
+            try:
+                found = yield Perform(*look_up)
+            except TimeoutError:
+                raise self._core.ConnectTimeout("the name lookup took too long") from None
+            except (OSError, UnicodeError) as error:
+                raise self._core.ConnectError(str(error)) from None
+            addresses = list(dict.fromkeys(address[0] for *_, address in found))
+        for index, address in enumerate(addresses):
+            left = None if ends_at is None else max(ends_at - time.monotonic(), MIN_SECONDS)
+            share = None if left is None else left / (len(addresses) - index)
+            try:
+                return (yield call(self._inner.connect_tcp, address, port, share, *options))
+            except (self._core.ConnectError, self._core.ConnectTimeout):
+                if address == addresses[-1]:
+                    raise
+        raise self._core.ConnectError("the host has no address")
+
+
+async def _resolve_async(host: str, port: int, timeout: float | None) -> list[AddressInfo]:
+    import asyncio
+
+    return await asyncio.wait_for(asyncio.wrap_future(resolver.submit(host, port)), timeout)
+
+
+class _DeadlineNetwork(_Network):
+    """Opens sync connections."""
+
+    def __init__(self, core: ModuleType, *, joins_writes: bool) -> None:
+        super().__init__(core, core.SyncBackend())
+        self._joins_writes = joins_writes
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> _DeadlineStream:
+        inner = drive(self._connect(host, port, timeout, local_address, socket_options))
+        return _DeadlineStream(inner, joins_writes=self._joins_writes)
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class _AsyncStream:
+    """An async connection. The call's own `asyncio.timeout` limits it."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.read, self.write, self.aclose = inner.read, inner.write, inner.aclose
+        open_connections.add(self, inner.get_extra_info("socket"))
+
+    async def start_tls(
+        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
+    ) -> "_AsyncStream":
+        try:
+            return _AsyncStream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
+        except BaseException:  # after a cancellation httpcore would leave the connection open
+            await self._inner.aclose()
+            raise
+
+    def get_extra_info(self, info: str) -> Any:
+        found = self._inner.get_extra_info(info)
+        return found or _has_unread_bytes(self._inner) if info == "is_readable" else found
+
+
+class _AsyncNetwork(_Network):
+    """Opens async connections."""
+
+    def __init__(self, core: ModuleType) -> None:
+        super().__init__(core, core.AnyIOBackend())
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> _AsyncStream:
+        return _AsyncStream(await drive_async(self._connect(host, port, timeout, local_address, socket_options)))
+
+    async def sleep(self, seconds: float) -> None:
+        import asyncio
+
+        await asyncio.sleep(seconds)
+
+
+def _has_unread_bytes(stream: Any) -> bool:
+    """Whether bytes have left the socket and are not read yet: anyio keeps some, and the TLS below it."""
+    layer = getattr(stream, "_stream", None)
+    while layer is not None:
+        encrypted, plain = getattr(layer, "_read_bio", None), getattr(layer, "_protocol", None)
+        if (encrypted is not None and encrypted.pending) or getattr(plain, "read_queue", None):
+            return True
+        layer = getattr(layer, "transport_stream", None)
+    return False
+
+
+def _check_reuse(pool: Any) -> None:
+    """Make a pool of httpcore close connections with bytes behind a response: they would answer the next request."""
+    pool.__class__ = _checked_pool(pool.__class__)
+
+
+@cache
+def _checked_pool(kind: Any) -> Any:
+    class CheckedPool(kind):  # type: ignore[misc]  # a class that is known when it is needed
+        def create_connection(self, origin: Any) -> Any:
+            connection = super().create_connection(origin)
+            connection.__class__ = _checked_connection(connection.__class__)
+            return connection
+
+    return CheckedPool
+
+
+@cache
+def _checked_connection(kind: Any) -> Any:
+    class CheckedConnection(kind):  # type: ignore[misc]  # a class that is known when it is needed
+        def is_available(self) -> bool:
+            return super().is_available() and not _has_extra_bytes(self)
+
+        def has_expired(self) -> bool:
+            return super().has_expired() or (self.is_idle() and _has_extra_bytes(self))
+
+    return CheckedConnection
+
+
+def _has_extra_bytes(connection: Any) -> bool:
+    """Whether the HTTP/1.1 parser holds bytes behind the last response."""
+    while (connection := getattr(connection, "_connection", None)) is not None:
+        if (parser := getattr(connection, "_h11_state", None)) is not None:
+            return bool(parser.trailing_data[0])
+    return False

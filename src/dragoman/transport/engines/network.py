@@ -1,8 +1,4 @@
-"""The network below httpx: every operation ends at the call's deadline, and a forked child drops the connection.
-
-httpx limits each read and write by itself: one byte every second holds a call for as long as a server likes. The
-streams here limit all of them together. They wrap those of httpcore, or of httpcore2, which has the same classes.
-"""
+"""What all engines share of the network: name lookups in a few threads, and connections that a forked child drops."""
 
 import contextlib
 import ipaddress
@@ -10,17 +6,13 @@ import os
 import queue
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from functools import cache
-from types import ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from dragoman.canonical.forks import reset_after_fork
-from dragoman.transport.retry import MIN_SECONDS, seconds_of
 
 MAX_LOOKUPS = 16
 """Lookups that run at once; later ones wait."""
@@ -98,10 +90,6 @@ def is_address(host: str) -> bool:
 resolver = Resolver()
 
 
-_WRITE_SIZE = 16 * 1024
-"""Bytes that are written within one time limit of httpcore."""
-
-
 class OpenConnections:
     """The connections of this process. A forked child disconnects from all of them.
 
@@ -134,214 +122,3 @@ class OpenConnections:
 
 
 open_connections = OpenConnections()
-
-
-class DeadlineStream:
-    """A sync connection.
-
-    ``joins_writes``: the head of a request is sent with its body, in one packet, as HTTP/1.1 allows: httpx writes them
-    one after the other, and then reads.
-    """
-
-    def __init__(self, inner: Any, *, joins_writes: bool) -> None:
-        self._inner = inner
-        self._joins_writes = joins_writes
-        self._held = b""
-        self.get_extra_info = inner.get_extra_info
-        self.close = inner.close
-        open_connections.add(self, inner.get_extra_info("socket"))
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        if self._held:
-            self._flush(timeout)
-        data: bytes = self._inner.read(max_bytes, timeout=seconds_of(timeout))
-        return data
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        if self._held:
-            buffer, self._held = self._held + buffer, b""
-        elif self._joins_writes and 0 < len(buffer) < _WRITE_SIZE:
-            self._held = bytes(buffer)
-            return
-        if len(buffer) <= _WRITE_SIZE:
-            self._inner.write(buffer, timeout=seconds_of(timeout))
-            return
-        view = memoryview(buffer)
-        for start in range(0, len(view), _WRITE_SIZE):
-            self._inner.write(view[start : start + _WRITE_SIZE], timeout=seconds_of(timeout))
-
-    def start_tls(
-        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
-    ) -> "DeadlineStream":
-        self._flush(timeout)
-        inner = self._inner.start_tls(ssl_context, server_hostname, seconds_of(timeout))
-        return DeadlineStream(inner, joins_writes=self._joins_writes)
-
-    def _flush(self, timeout: float | None) -> None:
-        held, self._held = self._held, b""
-        if held:
-            self._inner.write(held, timeout=seconds_of(timeout))
-
-
-class DeadlineNetwork:
-    """Opens sync connections. ``core`` is httpcore or httpcore2."""
-
-    def __init__(self, core: ModuleType, *, joins_writes: bool = False) -> None:
-        self._core = core
-        self._joins_writes = joins_writes
-        self._inner = core.SyncBackend()
-
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> DeadlineStream:
-        ends_at = None if timeout is None else time.monotonic() + timeout
-        addresses = [host] if is_address(host) else self._resolve(host, port, timeout)
-        for limit, address in _shares(addresses, ends_at):
-            try:
-                inner = self._inner.connect_tcp(address, port, limit, local_address, socket_options)
-            except (self._core.ConnectError, self._core.ConnectTimeout):
-                if address == addresses[-1]:
-                    raise
-            else:
-                return DeadlineStream(inner, joins_writes=self._joins_writes)
-        raise self._core.ConnectError("the host has no address")
-
-    def _resolve(self, host: str, port: int, timeout: float | None) -> list[str]:
-        try:
-            return _unique(resolver.resolve(host, port, timeout))
-        except TimeoutError as error:
-            raise self._core.ConnectTimeout(str(error)) from None
-        except (OSError, UnicodeError) as error:
-            raise self._core.ConnectError(str(error)) from None
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-
-class AsyncStream:
-    """An async connection. The call's own `asyncio.timeout` limits it."""
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-        self.read, self.write, self.aclose = inner.read, inner.write, inner.aclose
-        open_connections.add(self, inner.get_extra_info("socket"))
-
-    async def start_tls(
-        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
-    ) -> "AsyncStream":
-        try:
-            return AsyncStream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
-        except BaseException:  # after a cancellation httpcore would leave the connection open
-            await self._inner.aclose()
-            raise
-
-    def get_extra_info(self, info: str) -> Any:
-        found = self._inner.get_extra_info(info)
-        return found or _has_unread_bytes(self._inner) if info == "is_readable" else found
-
-
-class AsyncNetwork:
-    """Opens async connections. ``core`` is httpcore or httpcore2."""
-
-    def __init__(self, core: ModuleType) -> None:
-        self._core = core
-        self._inner = core.AnyIOBackend()
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> AsyncStream:
-        ends_at = None if timeout is None else time.monotonic() + timeout
-        addresses = [host] if is_address(host) else await self._resolve(host, port, timeout)
-        for limit, address in _shares(addresses, ends_at):
-            try:
-                inner = await self._inner.connect_tcp(address, port, limit, local_address, socket_options)
-            except (self._core.ConnectError, self._core.ConnectTimeout):
-                if address == addresses[-1]:
-                    raise
-            else:
-                return AsyncStream(inner)
-        raise self._core.ConnectError("the host has no address")
-
-    async def _resolve(self, host: str, port: int, timeout: float | None) -> list[str]:
-        import asyncio
-
-        try:
-            lookup = asyncio.wrap_future(resolver.submit(host, port))
-            return _unique(await asyncio.wait_for(lookup, timeout))
-        except TimeoutError:
-            raise self._core.ConnectTimeout("the name lookup took too long") from None
-        except (OSError, UnicodeError) as error:
-            raise self._core.ConnectError(str(error)) from None
-
-    async def sleep(self, seconds: float) -> None:
-        import asyncio
-
-        await asyncio.sleep(seconds)
-
-
-def _has_unread_bytes(stream: Any) -> bool:
-    """Whether bytes have left the socket and are not read yet: anyio keeps some, and the TLS below it."""
-    layer = getattr(stream, "_stream", None)
-    while layer is not None:
-        encrypted, plain = getattr(layer, "_read_bio", None), getattr(layer, "_protocol", None)
-        if (encrypted is not None and encrypted.pending) or getattr(plain, "read_queue", None):
-            return True
-        layer = getattr(layer, "transport_stream", None)
-    return False
-
-
-def check_reuse(pool: Any) -> None:
-    """Make a pool of httpcore close connections with bytes behind a response: they would answer the next request."""
-    pool.__class__ = _checked_pool(pool.__class__)
-
-
-@cache
-def _checked_pool(kind: Any) -> Any:
-    class CheckedPool(kind):  # type: ignore[misc]  # a class that is known when it is needed
-        def create_connection(self, origin: Any) -> Any:
-            connection = super().create_connection(origin)
-            connection.__class__ = _checked_connection(connection.__class__)
-            return connection
-
-    return CheckedPool
-
-
-@cache
-def _checked_connection(kind: Any) -> Any:
-    class CheckedConnection(kind):  # type: ignore[misc]  # a class that is known when it is needed
-        def is_available(self) -> bool:
-            return super().is_available() and not _has_extra_bytes(self)
-
-        def has_expired(self) -> bool:
-            return super().has_expired() or (self.is_idle() and _has_extra_bytes(self))
-
-    return CheckedConnection
-
-
-def _has_extra_bytes(connection: Any) -> bool:
-    """Whether the HTTP/1.1 parser holds bytes behind the last response."""
-    while (connection := getattr(connection, "_connection", None)) is not None:
-        if (parser := getattr(connection, "_h11_state", None)) is not None:
-            return bool(parser.trailing_data[0])
-    return False
-
-
-def _unique(addresses: Iterable[Any]) -> list[str]:
-    return list(dict.fromkeys(address[0] for *_, address in addresses))
-
-
-def _shares(addresses: list[str], ends_at: float | None) -> Iterator[tuple[float | None, str]]:
-    """Yield each address with the seconds for it: an equal share of the time that is left."""
-    for index, address in enumerate(addresses):
-        left = None if ends_at is None else max(ends_at - time.monotonic(), MIN_SECONDS)
-        yield (None if left is None else left / (len(addresses) - index)), address

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.canonical.forks import ProcessLock, reset_after_fork
 from dragoman.transport.call import PreparedRequest
-from dragoman.transport.engines.engine import ConnectionSettings, Engine, SyncEngine
+from dragoman.transport.engines.engine import Client, ConnectionSettings, Engine, SyncEngine
 from dragoman.transport.engines.pool import IDLE_SECONDS, Pool
 from dragoman.transport.engines.proxies import proxy_environment
 
@@ -34,7 +34,8 @@ class PoolGroup:
         self._engine = engine
         self._settings = settings
         self._max_connections = max_connections
-        self._pools: dict[Hashable, Pool[Any]] = {}
+        self.pools: dict[Hashable, Pool[Any]] = {}
+        """Those for sync calls, by scheme and server."""
         self._loops: dict[asyncio.AbstractEventLoop, LoopPools] = {}
         self._lock = threading.Lock()
         self._inherited: list[Any] = []
@@ -43,20 +44,14 @@ class PoolGroup:
 
     def after_fork(self) -> None:
         """Start without pools: transports from before the fork go on with new connections."""
-        self._inherited.append((self._pools, self._loops))
-        self._pools, self._loops, self._lock = {}, {}, threading.Lock()
+        self._inherited.append((self.pools, self._loops))
+        self.pools, self._loops, self._lock = {}, {}, threading.Lock()
 
-    def pool(self, request: PreparedRequest) -> Pool[Any]:
-        """Return the pool for sync calls to the origin of a request."""
-        origin = (request.url.scheme, request.server)
-        pool = self._pools.get(origin)
-        if pool is None:
-            assert isinstance(self._engine, SyncEngine)
-            with self._lock:
-                pool = self._pools.setdefault(origin, self._new_pool(request.url, self._engine.client))
-        if not _janitor.running:
-            _janitor.start()
-        return pool
+    def add_pool(self, request: PreparedRequest) -> Pool[Any]:
+        """Return a new pool for sync calls to the origin of a request, or the one that another thread has added."""
+        with self._lock:
+            pool = self._new_pool(request.url, self._new_client)
+            return self.pools.setdefault((request.url.scheme, request.server), pool)
 
     def loop_pools(self) -> "LoopPools | None":
         """Return the pools of the running event loop; None before its first call."""
@@ -71,7 +66,7 @@ class PoolGroup:
         from dragoman.transport.engines.loop_pools import LoopPools
 
         loop = asyncio.get_running_loop()
-        pools = LoopPools(loop, self._new_async_pool)
+        pools = LoopPools(loop, partial(self._new_pool, make_client=self._engine.async_client))
         with self._lock:
             self._loops = {each: kept for each, kept in self._loops.items() if not each.is_closed()}
             self._loops[loop] = pools
@@ -81,7 +76,7 @@ class PoolGroup:
     def close_idle(self, seconds: float) -> bool:
         """Close the sync clients that were not used for that time. Return whether any are left."""
         with self._lock:
-            pools = list(self._pools.values())
+            pools = list(self.pools.values())
         for pool in pools:
             for client in pool.remove_idle(seconds):
                 client.close()
@@ -95,7 +90,7 @@ class PoolGroup:
     @property
     def is_empty(self) -> bool:
         """Whether it has no clients."""
-        return all(pool.is_empty for pool in self._pools.values()) and all(
+        return all(pool.is_empty for pool in self.pools.values()) and all(
             loop.is_closed() or pools.is_empty for loop, pools in self._loops.items()
         )
 
@@ -103,47 +98,26 @@ class PoolGroup:
         factory = partial(make_client, connection_settings=self._settings, url=url)
         return Pool(factory, self._max_connections, client_size=self._engine.client_size(self._settings))
 
-    def _new_async_pool(self, url: "httpx.URL") -> Pool[Any]:
-        return self._new_pool(url, self._engine.async_client)
-
-
-class _Registry:
-    """The groups of this process, by their settings."""
-
-    def __init__(self) -> None:
-        self._groups: dict[Hashable, PoolGroup] = {}
-        self._lock = ProcessLock()
-
-    def group(self, engine: Engine, settings: ConnectionSettings, max_connections: int) -> PoolGroup:
-        key = (
-            engine.name, settings, max_connections, proxy_environment() if settings.proxy is None else None,
-        )  # fmt: skip
-        group = self._groups.get(key)
-        if group is None:
-            with self._lock:
-                if len(self._groups) >= _MAX_GROUPS:
-                    self._groups = {each: kept for each, kept in self._groups.items() if not kept.is_empty}
-                group = self._groups.setdefault(key, PoolGroup(engine, settings, max_connections))
-        return group
-
-    def groups(self) -> list[PoolGroup]:
-        with self._lock:
-            return list(self._groups.values())
+    def _new_client(self, size: int, **settings: Any) -> Client:
+        assert isinstance(self._engine, SyncEngine)
+        _janitor.start()
+        return self._engine.client(size, **settings)
 
 
 class _Janitor:
     """Closes idle sync connections. Its thread exits when no connection is left."""
 
     def __init__(self) -> None:
-        self.running = False
-        self._lock = threading.Lock()
+        self.after_fork()
         reset_after_fork(self)
 
     def after_fork(self) -> None:
-        self.running, self._lock = False, threading.Lock()
+        self.running, self._is_needed, self._lock = False, False, threading.Lock()
 
     def start(self) -> None:
+        """Look after a client that a pool is about to open. The pool's lock is held."""
         with self._lock:
+            self._is_needed = True
             if not self.running:
                 self.running = True
                 threading.Thread(target=self._work, name="dragoman-idle-connections", daemon=True).start()
@@ -151,19 +125,38 @@ class _Janitor:
     def _work(self) -> None:
         while True:
             time.sleep(IDLE_SECONDS)
+            self._is_needed = False
+            if close_idle_connections(IDLE_SECONDS):  # outside the lock: it takes those of the pools
+                continue
             with self._lock:
-                self.running = close_idle_connections(IDLE_SECONDS)
-                if not self.running:
+                if not self._is_needed:  # no client was opened meanwhile
+                    self.running = False
                     return
 
 
-_registry = _Registry()
 _janitor = _Janitor()
+_groups: dict[Hashable, PoolGroup] = {}
+_lock = ProcessLock()
 
 
 def shared_pools(engine: Engine, settings: ConnectionSettings, max_connections: int) -> PoolGroup:
     """Return the pools of these settings, which every transport with the same settings shares."""
-    return _registry.group(engine, settings, max_connections)
+    key = (
+        engine.name, settings, max_connections, proxy_environment() if settings.proxy is None else None,
+    )  # fmt: skip
+    group = _groups.get(key)
+    if group is None:
+        with _lock:
+            if len(_groups) >= _MAX_GROUPS:
+                for each in [each for each, kept in _groups.items() if kept.is_empty]:
+                    del _groups[each]
+            group = _groups.setdefault(key, PoolGroup(engine, settings, max_connections))
+    return group
+
+
+def _all_groups() -> list[PoolGroup]:
+    with _lock:
+        return list(_groups.values())
 
 
 def close_idle_connections(seconds: float = 0.0) -> bool:
@@ -171,13 +164,13 @@ def close_idle_connections(seconds: float = 0.0) -> bool:
 
     Return whether any are left. Connections in use stay open. Later calls open new ones.
     """
-    left = [group.close_idle(seconds) for group in _registry.groups()]
+    left = [group.close_idle(seconds) for group in _all_groups()]
     return any(left)
 
 
 async def close_idle_connections_async(seconds: float = 0.0) -> None:
     """As `close_idle_connections`, for the connections of the running event loop."""
-    for group in _registry.groups():
+    for group in _all_groups():
         await group.close_idle_async(seconds)
 
 
