@@ -1,7 +1,7 @@
 """The part of a session that is stored and restored."""
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from dragoman.adapter.errors import ConfigurationError
@@ -13,15 +13,13 @@ from dragoman.configuration.validation import check_store
 from dragoman.session.config import SessionConfig, SessionSettings
 from dragoman.session.history import History
 from dragoman.session.message_factory import MessageFactory
-from dragoman.session.middleware.no_policy import NoPolicy
-from dragoman.session.turn.answers import UnfinishedTurn, describe_turn, pending_calls, unanswered_calls
-from dragoman.session.turn.run import TurnRun
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
     from dragoman.configuration.session_store import SessionStore
     from dragoman.open_turns import OpenTurn, TurnStep
     from dragoman.policy.conversation.hooks import PolicyHooks
+    from dragoman.session.middleware.no_policy import NoPolicy
     from dragoman.session.middleware.steps import TurnSteps
     from dragoman.session.preview import Preview
     from dragoman.session.snapshot import Persistence, Snapshot
@@ -35,14 +33,15 @@ class StoredConversation:
     tool_ids: ToolIdMap
     _history: History
     _factory: MessageFactory
-    _policy: "PolicyHooks | NoPolicy"
     _persistence: "Persistence | None"
     _steps: "TurnSteps | None"
-    _running: TurnRun | None = None
 
     if TYPE_CHECKING:
 
         def __init__(self, model: str | None, **settings: Any) -> None: ...
+
+        @cached_property
+        def _policy(self) -> PolicyHooks | NoPolicy: ...
 
         @property
         def model(self) -> str | None: ...
@@ -55,6 +54,8 @@ class StoredConversation:
     @property
     def pending(self) -> tuple[ToolUseBlock, ...]:
         """The calls of the last reply that wait for their results. A new prompt gives them up."""
+        from dragoman.session.turn.answers import unanswered_calls  # imported late: few calls wait
+
         return tuple(unanswered_calls(self._history.messages, self._open_turn))
 
     @property
@@ -62,17 +63,6 @@ class StoredConversation:
         """Why the calls wait, by call id, as tools and ``approve`` said in this process. Reasons are not stored."""
         reasons = self._history.reasons_to_wait
         return {call.id: reasons[call.id] for call in self.pending if call.id in reasons}
-
-    @property
-    def unfinished(self) -> UnfinishedTurn | None:
-        """The turn that a killed program has left in the store, or that a failing store has interrupted.
-
-        ``ask(None)`` goes on with it; a new prompt gives it up. It is None while a turn runs.
-        """
-        turn = self._open_turn
-        if turn is None or self._running is not None:
-            return None
-        return describe_turn(turn, self._history, pending_calls(self._history.messages))
 
     @property
     def _open_turn(self) -> "OpenTurn | None":
@@ -108,7 +98,8 @@ class StoredConversation:
             **settings,
         )
         session._history.restore(found.attempts, found.extensions)
-        session._policy.restore(found.messages)
+        if found.messages or found.extensions:
+            session._policy.restore(found.messages)
         if session.model is not None and session.model != found.model:
             session.swap(session.model)
         return session
@@ -155,10 +146,14 @@ class StoredConversation:
             self._snapshot(new),
             user_id=self._factory.user_id,
             team_id=self._factory.team_id,
-            may_save=self._policy.has_judged,
+            may_save=self._may_read,
             step=step,
             touch=touch,
         )
+
+    def _may_read(self, messages: Sequence[Message]) -> bool:
+        """Whether these messages may be stored, and their files read: the policy, if any, has judged them."""
+        return self.config.policy is None or self._policy.has_judged(messages)
 
     def _save_rest(self) -> None:
         """Save what is not in the store yet."""

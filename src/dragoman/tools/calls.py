@@ -16,7 +16,6 @@ from dragoman.canonical.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from dragoman.canonical.extensions.message_labels import carried_labels
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message
 from dragoman.tools.context import CallDeferred, Context, Deferred, ModelRetry, Progress
@@ -178,6 +177,8 @@ def _error_answer(prepared: PreparedCall, error: Exception) -> ToolResultBlock:
 def _to_result(call: ToolUseBlock, value: Any, labels: set[str]) -> ToolResultBlock:
     for each in value if isinstance(value, (list, tuple)) else (value,):
         if isinstance(each, Message):
+            from dragoman.canonical.extensions.message_labels import carried_labels  # imported late: few do
+
             labels |= carried_labels(each)
     return ToolResultBlock(tool_use_id=call.id, content=_as_blocks(value))
 

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from pydantic import ValidationError
@@ -15,9 +15,11 @@ from dragoman.canonical.guard import copy_json
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.canonical.tools.base import ClientTool, ServerTool
-from dragoman.tools.calls import PreparedCall
 from dragoman.tools.context import NO_CONTEXT, CallDeferred, Context
 from dragoman.tools.tool import Tool, add_defaults, tool
+
+if TYPE_CHECKING:
+    from dragoman.tools.calls import PreparedCall
 
 AnyTool = Tool | ToolDefinition | Callable[..., Any]
 """A tool, a function that becomes one, a server tool, or the definition of a tool whose calls are answered
@@ -124,8 +126,10 @@ class Toolbox:
         found = self._tools.get(name)
         return None if found is None else found.definition.side_effects
 
-    def prepare(self, call: ToolUseBlock) -> PreparedCall:
+    def prepare(self, call: ToolUseBlock) -> "PreparedCall":
         """Check a call before it runs: is the tool known, are the arguments complete, and do they fit the schema?"""
+        from dragoman.tools.calls import PreparedCall  # imported late: many turns call no tool
+
         found = self._tools.get(call.name)
         if found is None:
             known = ", ".join(self._tools) or "none"
