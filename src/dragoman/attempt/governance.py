@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from dragoman.adapter.operations.operation import Operation
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.attempt.attempt import Attempt, Exchange, exchange_whole, run_attempts
 from dragoman.attempt.reports import CallReports
+from dragoman.canonical.ids import utc_now
 from dragoman.canonical.message import Message, MessageMetadata, MessageStatus, Role
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.configuration.config import ClientConfig, client_config, is_client
@@ -40,10 +41,6 @@ FREE = Message(
 """The receipt of a request that no model answers: it costs nothing."""
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 class Governance:
     """The governors of each attempt, the budgets' accounts, the events and the transports.
 
@@ -59,7 +56,7 @@ class Governance:
         *,
         identity: tuple[str | None, str | None] = (None, None),
         prices: Prices | None = None,
-        now: Callable[[], datetime] = _now,
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self.client = client
         self.adapter, self.model = adapter, str(adapter.model_id)

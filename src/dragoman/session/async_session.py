@@ -22,8 +22,8 @@ from dragoman.transport.settings import seal_keys
 if TYPE_CHECKING:
     from dragoman.configuration.session_store import SessionStore
     from dragoman.policy import Declassification
-    from dragoman.session.compaction import CompactionPlace
     from dragoman.session.turn.answers import CallResults
+    from dragoman.session.turn.compaction import CompactionPlace
 
 
 class AsyncSession(TurnDriver[AsyncTransport]):

@@ -2,7 +2,7 @@
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack
@@ -20,11 +20,9 @@ from dragoman.configuration.validation import check_class, check_messages
 from dragoman.session import cost
 from dragoman.session.config import SessionConfig, SessionSettings
 from dragoman.session.cost import Cost
-from dragoman.session.effects import Send
 from dragoman.session.history import History, RequestHistory, may_have_labels
 from dragoman.session.message_factory import MessageFactory
-from dragoman.session.routes import Routes
-from dragoman.session.stored import StoredConversation, new_tool_id
+from dragoman.session.turn.routes import Routes
 from dragoman.tools.context import Context
 from dragoman.tools.toolbox import Toolbox
 from dragoman.transport.settings import seal_keys
@@ -32,19 +30,21 @@ from dragoman.transport.settings import seal_keys
 if TYPE_CHECKING:
     from dragoman.configuration.session_store import SessionStore
     from dragoman.limits.budget import BudgetAccounts, Budgets
-    from dragoman.limits.reservation import Governor
+    from dragoman.open_turns import OpenTurn, TurnStep
     from dragoman.policy import Declassification
     from dragoman.policy.conversation.hooks import PolicyHooks
     from dragoman.routing import Router
     from dragoman.session.middleware import Middleware
     from dragoman.session.middleware.no_policy import NoPolicy, UnreadLabels
+    from dragoman.session.middleware.steps import TurnSteps
     from dragoman.session.middleware.telemetry import Telemetry
     from dragoman.session.preview import Preview
+    from dragoman.session.snapshot import Persistence, Snapshot
 
 _NO_OPTIONS = AdapterOptions()
 
 
-class Conversation(StoredConversation, Generic[TransportT]):
+class Conversation(Generic[TransportT]):
     """A history, the model that answers next, and the tools. Use `Session` or `AsyncSession`."""
 
     _asynchronous: ClassVar[bool]
@@ -261,7 +261,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
         if config.budgets or config.limits is not None or config.governors:
             from dragoman.session.middleware.attempt import govern
 
-            middlewares.append(lambda turn: govern(self._new_governors(), turn))
+            middlewares.append(partial(govern, config, self._budgets_of_turn))
         if self._steps is not None:
             middlewares.append(self._steps)
 
@@ -284,6 +284,74 @@ class Conversation(StoredConversation, Generic[TransportT]):
             None if telemetry is None else telemetry.on_denial,
         )
 
+    @property
+    def _open_turn(self) -> "OpenTurn | None":
+        return None if self._steps is None else self._steps.turn
+
+    def _snapshot(self, new: tuple[Message, ...] = ()) -> "Snapshot":
+        """Return the session as it is, with the messages that are about to be kept."""
+        from dragoman.session.snapshot import Snapshot  # as in dump
+
+        history = self._history
+        messages = [*history.messages, *new] if new else history.messages
+        return Snapshot(self.session_id, self.model, messages, self.tool_ids, history.attempts.all, history.extensions)
+
+    def _save(
+        self, step: "TurnStep | None" = None, new: tuple[Message, ...] = (), *, touch: bool = False
+    ) -> int | None:
+        """Save what is new, if there is a store, and if the policy has judged it."""
+        if self._persistence is None:
+            return None
+        return self._persistence.save(
+            self._snapshot(new),
+            user_id=self._factory.user_id,
+            team_id=self._factory.team_id,
+            may_save=self._may_read,
+            step=step,
+            touch=touch,
+        )
+
+    def _may_read(self, messages: Sequence[Message]) -> bool:
+        """Whether these messages may be stored, and their files read: the policy, if any, has judged them."""
+        return self.config.policy is None or self._policy.has_judged(messages)
+
+    def _save_rest(self) -> None:
+        """Save what is not in the store yet."""
+        if self._steps is not None:
+            self._steps.save_rest()
+
+    def _annotate(self, message_id: str, extensions: Mapping[str, Any]) -> None:
+        if self._persistence is not None:
+            self._persistence.annotate(self._snapshot(), message_id, extensions)
+
+    def _new_persistence(self) -> "Persistence | None":
+        config = self.config
+        if config.store is None:
+            return None
+        from dragoman.session.snapshot import Persistence  # as in dump
+
+        facts = {
+            "workspace": None if config.workspace is None else str(config.workspace),
+            "routing_policy": None if config.router is None else config.router.configuration,
+        }
+        return Persistence(config.store, facts=facts)
+
+    def _new_steps(self) -> "TurnSteps | None":
+        config = self.config
+        if config.store is None:
+            return None
+        from dragoman.session.middleware.steps import TurnSteps  # as above
+
+        every_step = config.durability == "step" and getattr(config.store, "stores_steps", False)
+        return TurnSteps(
+            lambda step=None, new=(), *, touch=False: self._save(step, new, touch=touch),
+            self._history,
+            lambda: self.labels,
+            every_step=every_step,
+            in_thread=not getattr(config.store, "never_waits", False),
+            hides_results=config.policy is not None,
+        )
+
     def _new_accounts(self) -> "BudgetAccounts | None":
         """Return the accounts of the session. Raises ConfigurationError if a budget does not know who pays."""
         if not self.config.budgets:
@@ -303,21 +371,6 @@ class Conversation(StoredConversation, Generic[TransportT]):
             self.user_id, self.team_id, lambda: Spend(self.cost.usd or Decimal(0), self.usage.total_tokens)
         )
         return Budgets(accounts, self.prices, self.config.clock)
-
-    def _new_governors(self) -> "Callable[[Send], Iterator[Governor]]":
-        """Return what governs each attempt of a new turn."""
-        config, budgets = self.config, self._budgets_of_turn()
-
-        def governors(send: Send) -> "Iterator[Governor]":
-            if budgets is not None:
-                yield budgets
-            if config.limits is not None:
-                from dragoman.limits.limits import LimitGovernor
-
-                yield LimitGovernor(config.limits, str(send.adapter.model_id))
-            yield from config.governors
-
-        return governors
 
     def _route_facts(self) -> dict[str, Any]:
         """Return the facts of the session for the router. Before the first reply, the spend is 0."""
@@ -353,3 +406,8 @@ class Conversation(StoredConversation, Generic[TransportT]):
     @abstractmethod
     def close(self) -> Any:
         """Release the connections."""
+
+
+def new_tool_id(new_id: Callable[[], str]) -> str:
+    """Return a new tool id."""
+    return f"tu_{new_id()}"

@@ -23,7 +23,7 @@ from dragoman.effects import Replied as Replied
 from dragoman.effects import SendOutcome as SendOutcome
 from dragoman.effects import Stage as Stage
 from dragoman.effects import intercept as intercept
-from dragoman.session.routes import Route
+from dragoman.session.turn.routes import Route
 from dragoman.transport.retry import RetryState, Timing
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from dragoman.transport.settings import seal_keys
 if TYPE_CHECKING:
     from dragoman.configuration.session_store import SessionStore
     from dragoman.policy import Declassification
-    from dragoman.session.compaction import CompactionPlace
     from dragoman.session.stream import ReplyStream
     from dragoman.session.turn.answers import CallResults
+    from dragoman.session.turn.compaction import CompactionPlace
 
 
 class Session(TurnDriver[Transport]):

@@ -33,12 +33,13 @@ from dragoman.session.effects import (
     Wait,
 )
 from dragoman.session.reply import Reply
-from dragoman.session.turn.planner import TurnPlanner, TurnRun
+from dragoman.session.stored import StoredConversation
+from dragoman.session.turn.planner import TurnRun
 
 if TYPE_CHECKING:
     from dragoman.policy import Declassification
-    from dragoman.session.compaction import CompactionPlace
     from dragoman.session.turn.answers import CallResults
+    from dragoman.session.turn.compaction import CompactionPlace
     from dragoman.tools.call_runner import CallRunner, TimedResult
     from dragoman.tools.calls import PreparedCall
 
@@ -54,7 +55,7 @@ Steps = Generator[Any, Any, None]
 """Work that also yields the events of a turn, as they arrive together."""
 
 
-class TurnDriver(TurnPlanner[TransportT], Generic[TransportT]):
+class TurnDriver(StoredConversation[TransportT], Generic[TransportT]):
     """A conversation that runs its turns."""
 
     def _ask(

@@ -35,7 +35,7 @@ from dragoman.session.effects import (
     Wait,
 )
 from dragoman.session.history import next_step
-from dragoman.session.routes import Route
+from dragoman.session.turn.routes import Route
 from dragoman.transport.retry import RetryState
 
 if TYPE_CHECKING:

@@ -29,9 +29,9 @@ from dragoman.session.turn.loop import Requests, TurnPlan, run_turn
 if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions
     from dragoman.output.check import AnswerCheck
-    from dragoman.session.compaction import CompactionPlace
     from dragoman.session.preview import Preview
-    from dragoman.session.turn.answers import Answers, CallResults, UnfinishedTurn
+    from dragoman.session.turn.answers import Answers, CallResults
+    from dragoman.session.turn.compaction import CompactionPlace
     from dragoman.tools.call_runner import CallRunner
 
 
@@ -160,19 +160,6 @@ class TurnPlanner(Conversation[TransportT], Generic[TransportT]):
 
     _running: TurnRun | None = None
 
-    @property
-    def unfinished(self) -> "UnfinishedTurn | None":
-        """The turn that a killed program has left in the store, or that a failing store has interrupted.
-
-        ``ask(None)`` goes on with it; a new prompt gives it up. It is None while a turn runs.
-        """
-        turn = self._open_turn
-        if turn is None or self._running is not None:
-            return None
-        from dragoman.session.turn.answers import describe_turn, pending_calls  # imported late: few turns are left open
-
-        return describe_turn(turn, self._history, pending_calls(self._history.messages))
-
     def preview(self, model: str) -> "Preview":
         """Return what a swap to that model would lose and cost. Sends and changes nothing, but may wait for ``fetch``.
         Files are read only if the policy has judged the history. Raises UnknownProviderError.
@@ -239,7 +226,7 @@ class TurnPlanner(Conversation[TransportT], Generic[TransportT]):
         if overrides or stream != options.stream or options.extra or options.headers or options.output_schema:
             options = merge_options(options, overrides, stream=stream)
         if output is not None or options.output_schema is not None:
-            from dragoman.session.typed import new_check
+            from dragoman.output.check import new_check
 
             options, check = new_check(options, overrides, output, early=not self.toolbox.definitions)
         turn = self._new_turn(prompt, options, check, model, results, overrides.get("extensions"))
@@ -317,7 +304,12 @@ class TurnPlanner(Conversation[TransportT], Generic[TransportT]):
         self, model: str | None, keep_last: int | None, instructions: str | None, on: "CompactionPlace"
     ) -> Turn:
         # Imported late: most sessions are short.
-        from dragoman.session.compaction import Compaction, CompactionPlace, run_compaction, run_provider_compaction
+        from dragoman.session.turn.compaction import (
+            Compaction,
+            CompactionPlace,
+            run_compaction,
+            run_provider_compaction,
+        )
 
         if on not in get_args(CompactionPlace):
             raise ConfigurationError(f"on is {' or '.join(get_args(CompactionPlace))}, not {on!r:.80}")
