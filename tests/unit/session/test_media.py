@@ -308,6 +308,24 @@ def test_other_sources_are_left_alone(tmp_path: Path) -> None:
     assert filled.content == (TextBlock(text="x"), *messages[0].content)
 
 
+def test_texts_open_no_files() -> None:
+    history = RequestHistory(None)
+    history.read([Message.user("Hi"), Message.assistant("Hello")])
+    assert "files" not in vars(history)
+
+
+def test_a_file_of_an_earlier_message_is_read_once(tmp_path: Path) -> None:
+    """Each request repeats the bytes of the one before it, also after another history was read."""
+    (tmp_path / "a.png").write_bytes(b"first")
+    history, messages = RequestHistory(tmp_path), [Message.user([ImageBlock(source=ref("a.png"))])]
+    filled = history.read(messages)[0]
+    (tmp_path / "a.png").write_bytes(b"second")
+    assert history.read([*messages, Message.assistant("A picture.")])[0] is filled
+    other = [Message.user("Hi")]
+    assert history.read(other) == other
+    assert history.read(messages)[0] is filled
+
+
 def test_a_message_that_becomes_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The size cap of messages holds for their files as well, with a typed error."""
     monkeypatch.setattr("dragoman.canonical.guard.MAX_BODY_BYTES", 1000)
