@@ -125,7 +125,7 @@ class Conversation(Generic[TransportT]):
         self._factory = MessageFactory(self.session_id, config.new_id, config.clock, config.pseudonyms)
         self.identify(config.user_id, config.team_id)
         self._encodings = EncodeCache()
-        self._requested = RequestHistory(config.workspace, fetch=config.fetch)
+        self._request_history = RequestHistory(config.workspace, fetch=config.fetch)
         self._transports: Transports[TransportT] = config.transports(asynchronous=self._asynchronous)
         if model is None and config.router is None:
             raise ConfigurationError("a session without a router needs a model")

@@ -153,8 +153,8 @@ class TurnDriver(StoredConversation[TransportT], Generic[TransportT]):
                 case Choose():
                     outcome = effect.choose()
                 case Read():
-                    read = partial(self._requested.read, effect.history, effect.adapter)
-                    outcome = (yield in_thread(read)) if self._requested.can_fetch else read()
+                    read = partial(self._request_history.read, effect.history, effect.adapter)
+                    outcome = (yield in_thread(read)) if self._request_history.can_fetch else read()
                 case RunTools():
                     outcome = yield from self._run_tools(run, effect)
                 case Keep():
@@ -270,7 +270,7 @@ class TurnDriver(StoredConversation[TransportT], Generic[TransportT]):
         for ready, (result, seconds) in zip(prepared, timed, strict=True):
             if isinstance(result, ToolResultBlock):
                 end = partial(self._end_call, effect.adapter, ready, result, seconds)
-                runs.append((yield in_thread(end)) if self._requested.can_fetch else end())
+                runs.append((yield in_thread(end)) if self._request_history.can_fetch else end())
         return runs
 
     def _call_runner(self, run: TurnRun) -> "CallRunner":
@@ -294,7 +294,7 @@ class TurnDriver(StoredConversation[TransportT], Generic[TransportT]):
         A result that names a file which cannot be read becomes an error: it would make every later request fail.
         """
         if not has_only_texts(result.content):
-            files = self._requested.files
+            files = self._request_history.files
             try:
                 files.inline_blocks(result.content, files.inlined_kinds(adapter.capabilities))
             except RequestError as error:

@@ -174,7 +174,7 @@ class TurnPlanner(Conversation[TransportT], Generic[TransportT]):
             history,
             tools,
             merge_options(self.options),
-            with_files=partial(self._requested.read, adapter=route.adapter) if self._may_read(history) else list,
+            with_files=partial(self._request_history.read, adapter=route.adapter) if self._may_read(history) else list,
             context=replace(context, tool_ids=ToolIdMap.load(self.tool_ids.dump()), encode_cache=EncodeCache()),
             prices=self.prices,
             at=self.config.clock(),
