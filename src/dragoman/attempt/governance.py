@@ -1,10 +1,9 @@
 """What a client governs in requests that no session sends: those of batches, vectors and services."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
-from functools import partial
 from typing import Any, TypeVar
 
 from dragoman.adapter.context import bundled_prices
@@ -105,12 +104,17 @@ class Governance:
 
     def send(self, request: WireRequest, retries: RetryState) -> Perform:
         """Return the effect that sends a request once."""
-        send = partial(self._send, request, retries)
+
+        def send() -> Any:
+            return self.transports.get(self.adapter).send(self.adapter, request, retries=retries)
+
         return Perform(send, send)
 
     def attempt(self, exchange: Exchange, measure: MeasureUsage | None = None, budgets: Budgets | None = None) -> Any:
         """Return one attempt under what the client governs. Without ``measure`` it has no tokens."""
-        return Attempt(self._governors(budgets), measure or (lambda: MaxUsage(self.model, TokenUsage()))).run(exchange)
+        limits = None if self.client.limits is None else LimitGovernor(self.client.limits, self.model)
+        governors: list[Governor] = [each for each in (budgets, limits) if each is not None]
+        return Attempt(governors, measure or (lambda: MaxUsage(self.model, TokenUsage()))).run(exchange)
 
     def run(self, operation: Operation[T], *, once: bool = False) -> Work[T]:
         """Run an operation that costs nothing, and return its result: each of its requests is sent attempt after
@@ -131,16 +135,6 @@ class Governance:
 
         yield from run_attempts(retries, lambda: self.attempt(exchange))
         return responses[-1]
-
-    def _governors(self, budgets: Budgets | None) -> Iterator[Governor]:
-        if budgets is not None:
-            yield budgets
-        if self.client.limits is not None:
-            yield LimitGovernor(self.client.limits, self.model)
-
-    def _send(self, request: WireRequest, retries: RetryState) -> Any:
-        transport = self.transports.get(self.adapter)
-        return transport.send(self.adapter, request, retries=retries)
 
 
 def read_call_settings(
