@@ -6,7 +6,6 @@ Work is a generator: it yields effects, and receives the outcome of each. `drive
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import isawaitable
@@ -345,7 +344,7 @@ def intercept(
     effect. If it returns None in place of a generator, the effect passes as it is.
     """
     outcome: Any = None
-    with closing(work):
+    try:
         while True:
             try:
                 effect = work.throw(outcome) if isinstance(outcome, Exception) else work.send(outcome)
@@ -357,3 +356,5 @@ def intercept(
                 outcome = (yield effect) if handling is None else (yield from handling)
             except Exception as error:
                 outcome = error
+    finally:
+        work.close()

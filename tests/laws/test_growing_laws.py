@@ -15,8 +15,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.errors import ToolSchemaError
 from dragoman.session.config import merge_options
 from dragoman.session.cost import total_cost, total_usage
-from dragoman.session.history import History, apply_summaries
-from dragoman.session.media import MediaFiles
+from dragoman.session.history import History, RequestHistory, apply_summaries
 from dragoman.testing import strategies
 from dragoman.tools import toolbox
 from dragoman.tools.toolbox import Toolbox
@@ -77,10 +76,10 @@ def test_measures_grow_with_a_history(grown: tuple[list[Message], list[int]], wi
 @given(_grown())
 def test_a_history_without_files_is_sent_as_it_is(grown: tuple[list[Message], list[int]]) -> None:
     messages, stops = grown
-    files = MediaFiles(None)
+    files = RequestHistory(None)
     for stop in (*stops, 0, *stops):
         plain = [each for each in messages[:stop] if "file_ref" not in each.model_dump_json()]
-        assert all(one is other for one, other in zip(files.inline(plain), plain, strict=True))
+        assert all(one is other for one, other in zip(files.read(plain), plain, strict=True))
 
 
 def test_a_definition_is_checked_once_until_its_schema_changes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,9 @@
 """What a client governs in requests that no session sends: those of batches, vectors and services."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
-from functools import partial
 from typing import Any, TypeVar
 
 from dragoman.adapter.context import bundled_prices
@@ -15,6 +14,7 @@ from dragoman.adapter.operations.operation import Operation
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.attempt.attempt import Attempt, Exchange, exchange_whole, run_attempts
 from dragoman.attempt.reports import CallReports
+from dragoman.canonical.ids import utc_now
 from dragoman.canonical.message import Message, MessageMetadata, MessageStatus, Role
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.configuration.config import ClientConfig, client_config, is_client
@@ -40,10 +40,6 @@ FREE = Message(
 """The receipt of a request that no model answers: it costs nothing."""
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 class Governance:
     """The governors of each attempt, the budgets' accounts, the events and the transports.
 
@@ -59,7 +55,7 @@ class Governance:
         *,
         identity: tuple[str | None, str | None] = (None, None),
         prices: Prices | None = None,
-        now: Callable[[], datetime] = _now,
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self.client = client
         self.adapter, self.model = adapter, str(adapter.model_id)
@@ -108,12 +104,17 @@ class Governance:
 
     def send(self, request: WireRequest, retries: RetryState) -> Perform:
         """Return the effect that sends a request once."""
-        send = partial(self._send, request, retries)
+
+        def send() -> Any:
+            return self.transports.get(self.adapter).send(self.adapter, request, retries=retries)
+
         return Perform(send, send)
 
     def attempt(self, exchange: Exchange, measure: MeasureUsage | None = None, budgets: Budgets | None = None) -> Any:
         """Return one attempt under what the client governs. Without ``measure`` it has no tokens."""
-        return Attempt(self._governors(budgets), measure or (lambda: MaxUsage(self.model, TokenUsage()))).run(exchange)
+        limits = None if self.client.limits is None else LimitGovernor(self.client.limits, self.model)
+        governors: list[Governor] = [each for each in (budgets, limits) if each is not None]
+        return Attempt(governors, measure or (lambda: MaxUsage(self.model, TokenUsage()))).run(exchange)
 
     def run(self, operation: Operation[T], *, once: bool = False) -> Work[T]:
         """Run an operation that costs nothing, and return its result: each of its requests is sent attempt after
@@ -134,16 +135,6 @@ class Governance:
 
         yield from run_attempts(retries, lambda: self.attempt(exchange))
         return responses[-1]
-
-    def _governors(self, budgets: Budgets | None) -> Iterator[Governor]:
-        if budgets is not None:
-            yield budgets
-        if self.client.limits is not None:
-            yield LimitGovernor(self.client.limits, self.model)
-
-    def _send(self, request: WireRequest, retries: RetryState) -> Any:
-        transport = self.transports.get(self.adapter)
-        return transport.send(self.adapter, request, retries=retries)
 
 
 def read_call_settings(

@@ -120,10 +120,14 @@ class ReplyReader:
         if self._decoder is None:
             return Abandoned(response=response)
         if self._decoder.message is not None:
-            return Abandoned(_mark_cancelled(self._decoder.message), response=response)
+            reply = self._decoder.message
+            changed = {"status": MessageStatus.CANCELLED, "stop_reason": StopReason.CANCELLED}
+            metadata = reply.metadata.model_copy(update=changed)
+            return Abandoned(reply.model_copy(update={"metadata": metadata}), response=response)
         for event in self._decoder.fail(RequestCancelledError("the caller left the stream")):
             if isinstance(event, ErrorEvent) and event.partial is not None:
-                if _has_content(event.partial):
+                # A block that has only begun is an empty text.
+                if any(getattr(block, "text", block) for block in event.partial.content):
                     return Abandoned(event.partial, response=response)
                 return Abandoned(billed=event.partial, response=response)
         return Abandoned(response=response)
@@ -136,16 +140,6 @@ class ReplyReader:
         return ResponseDetails(
             response.status, response.headers, tuple(response.attempts), first, self._clock() - self._started_at
         )
-
-
-def _has_content(partial: Message) -> bool:
-    """Whether a block has content: a block that has only begun is an empty text."""
-    return any(getattr(block, "text", block) for block in partial.content)
-
-
-def _mark_cancelled(reply: Message) -> Message:
-    changed = {"status": MessageStatus.CANCELLED, "stop_reason": StopReason.CANCELLED}
-    return reply.model_copy(update={"metadata": reply.metadata.model_copy(update=changed)})
 
 
 def apply_stages(stages: Sequence[Stage], event: StreamEvent) -> Work[Sequence[StreamEvent]]:

@@ -472,3 +472,15 @@ Content = Annotated[tuple[ContentBlock, ...], BeforeValidator(_as_blocks)]
 ToolResultBlock.model_rebuild()
 
 MEDIA_BLOCKS = (ImageBlock, AudioBlock, VideoBlock, DocumentBlock)
+
+
+def has_only_texts(content: Iterable[ContentBlock]) -> bool:
+    """Whether all blocks are texts, calls, or results of texts, as nearly all are: none names a file, or holds other
+    messages."""
+    for block in content:
+        kind = type(block)
+        if kind is TextBlock or kind is ToolUseBlock:
+            continue
+        if not isinstance(block, ToolResultBlock) or any(type(part) is not TextBlock for part in block.content):
+            return False
+    return True

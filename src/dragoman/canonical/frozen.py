@@ -3,7 +3,7 @@
 import copy
 from typing import Annotated, Any, NoReturn
 
-from pydantic import AfterValidator, PlainSerializer
+from pydantic import AfterValidator
 
 from dragoman.canonical.guard import JsonObject, Text
 
@@ -85,9 +85,6 @@ def thaw(value: Any) -> Any:
 
 Names = Annotated[list[Text], AfterValidator(freeze)]
 """A frozen list of words."""
-
-NameSet = Annotated[frozenset[Text], PlainSerializer(sorted, return_type=list[str], when_used="json")]
-"""A set of words, sorted in JSON so that the same set gives the same bytes in any process."""
 
 TextMap = Annotated[dict[Text, Text], AfterValidator(freeze)]
 """A frozen mapping from text to text."""

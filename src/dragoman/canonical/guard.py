@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field, PlainSerializer
 from pydantic_core import PydanticCustomError
 
 MAX_DEPTH = 128
@@ -218,6 +218,9 @@ _TOO_LARGE = "{path} makes the value larger than {limit} bytes: store the data e
 
 Text = Annotated[str, AfterValidator(check_text)]
 """A string that every encoder can write."""
+
+NameSet = Annotated[frozenset[Text], PlainSerializer(sorted, return_type=list[str], when_used="json")]
+"""A set of words, sorted in JSON so that the same set gives the same bytes in any process."""
 
 Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 """A number that fits into databases and every JSON parser."""

@@ -24,8 +24,7 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
     assemble,
 )
-from dragoman.canonical.frozen import NameSet
-from dragoman.canonical.guard import Count, JsonObject, Text
+from dragoman.canonical.guard import Count, JsonObject, NameSet, Text
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.usage import Usage
 from dragoman.canonical.words import OpenEnum

@@ -4,7 +4,7 @@ The four buckets are disjoint: their sum is everything that was billed as tokens
 cache writes, audio, images) are parts of a bucket and never add to the total.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
 
@@ -24,6 +24,16 @@ class CostStatus(OpenEnum):
     FREE = "free"
     PARTIAL = "partial"
     UNPRICED = "unpriced"
+
+
+def combine_statuses(statuses: Iterable[CostStatus]) -> CostStatus:
+    """Return the status of a sum: free if all are free, priced if all are known, unpriced if none is, else partial."""
+    found = set(statuses)
+    if found <= {CostStatus.FREE}:
+        return CostStatus.FREE
+    if found <= {CostStatus.FREE, CostStatus.PRICED}:
+        return CostStatus.PRICED
+    return CostStatus.UNPRICED if found == {CostStatus.UNPRICED} else CostStatus.PARTIAL
 
 
 class TokenUsage(FrozenModel):

@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # bulk runs, batches, embeddings and services are loaded when
     from dragoman.bulk import BulkReport, BulkSettings
     from dragoman.bulk.rows import Prompts
     from dragoman.embeddings import EmbeddingInput, Embeddings, Purpose, Truncate
-    from dragoman.embeddings.result import PartialEmbeddings
     from dragoman.services import AsyncServices
 
 
@@ -149,17 +148,10 @@ class AsyncClient(ClientBase):
         from dragoman.embeddings import embed_async
 
         settings = self._own(settings)
-        embedded: Embeddings | PartialEmbeddings | None = None
-        try:
-            embedded = await embed_async(
-                model, inputs, dimensions=dimensions, purpose=purpose, truncate=truncate, **settings
+        with self._count_embeddings(settings.get("resume")) as count:
+            return count(
+                await embed_async(model, inputs, dimensions=dimensions, purpose=purpose, truncate=truncate, **settings)
             )
-            return embedded
-        except Exception as error:
-            embedded = getattr(error, "embedded", None)
-            raise
-        finally:
-            self._count_embeddings(embedded, settings.get("resume"))
 
     def services(self, model: str, **settings: Any) -> "AsyncServices":
         """Return the services of a model's provider, under the settings of the client: token counts, files, models;

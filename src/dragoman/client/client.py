@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # bulk runs, batches, embeddings and services are loaded when
     from dragoman.bulk import BulkReport, BulkSettings
     from dragoman.bulk.rows import Prompts
     from dragoman.embeddings import EmbeddingInput, Embeddings, Purpose, Truncate
-    from dragoman.embeddings.result import PartialEmbeddings
     from dragoman.services import Services
 
 
@@ -150,15 +149,8 @@ class Client(ClientBase):
         from dragoman.embeddings import embed
 
         settings = self._own(settings)
-        embedded: Embeddings | PartialEmbeddings | None = None
-        try:
-            embedded = embed(model, inputs, dimensions=dimensions, purpose=purpose, truncate=truncate, **settings)
-            return embedded
-        except Exception as error:
-            embedded = getattr(error, "embedded", None)
-            raise
-        finally:
-            self._count_embeddings(embedded, settings.get("resume"))
+        with self._count_embeddings(settings.get("resume")) as count:
+            return count(embed(model, inputs, dimensions=dimensions, purpose=purpose, truncate=truncate, **settings))
 
     def services(self, model: str, **settings: Any) -> "Services":
         """Return the services of a model's provider, under the settings of the client: token counts, files, models;

@@ -1,5 +1,7 @@
 """What both clients share: their configuration and their lifetime. One client may be the default of a program."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -12,7 +14,6 @@ from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
     from dragoman.embeddings import Embeddings
-    from dragoman.embeddings.result import PartialEmbeddings
 
 
 class ClientBase:
@@ -95,11 +96,22 @@ class ClientBase:
         self._config, self._meter = config, Meter()
         config.lifetime.on_billed = self._meter.add
 
-    def _count_embeddings(self, embedded: "Embeddings | PartialEmbeddings | None", resumed: Any) -> None:
-        """Count the requests of one call: what it resumed is counted already."""
-        known = () if resumed is None else resumed.receipts
-        for receipt in () if embedded is None else embedded.receipts[len(known) :]:
-            self._meter.add(receipt)
+    @contextmanager
+    def _count_embeddings(self, resumed: Any) -> "Iterator[Callable[[Embeddings], Embeddings]]":
+        """Yield what counts the requests of one call; those of a call that fails are counted too. What it resumed is
+        counted already."""
+
+        def count(embedded: Any) -> Any:
+            for receipt in embedded.receipts[0 if resumed is None else len(resumed.receipts) :]:
+                self._meter.add(receipt)
+            return embedded
+
+        try:
+            yield count
+        except Exception as error:
+            if (embedded := getattr(error, "embedded", None)) is not None:
+                count(embedded)
+            raise
 
     def _own(self, settings: Any) -> Any:
         """Return the settings of a session, a bulk run or batches of this client."""

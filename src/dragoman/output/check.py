@@ -1,11 +1,13 @@
 """Reads the answer of a turn while it streams, checks it, and decides whether the model is asked again."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from pydantic_core import from_json, to_json
 
+from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import RequestError
 from dragoman.canonical.events import (
     MessageComplete,
@@ -17,7 +19,7 @@ from dragoman.canonical.events import (
     TextDelta,
 )
 from dragoman.canonical.message import Message, StopReason
-from dragoman.output.answer_type import AnswerForm, InvalidAnswerError
+from dragoman.output.answer_type import AnswerForm, AnswerJson, AnswerType, InvalidAnswerError
 from dragoman.output.errors import OutputError
 
 T = TypeVar("T")
@@ -212,3 +214,28 @@ def follow_text(events: Iterable[Any]) -> Iterator[Any]:
             reply = event.message
             if not reply.tool_uses and reply.stop_reason is not StopReason.PAUSE:
                 yield OutputComplete(reply.text)
+
+
+def new_check(
+    options: AdapterOptions, overrides: Mapping[str, Any], output: Any, *, early: bool
+) -> tuple[AdapterOptions, AnswerCheck[Any] | None]:
+    """Return the options with the schema of the answer, and its check, if it has one. ``options`` are those of the
+    turn, ``overrides`` included, and ``output`` is a type, what was made of one, or None.
+
+    A plain text has no check. ``early`` is as for `AnswerCheck`. Raises RequestError, OutputTypeError among them.
+    """
+    form: AnswerForm[Any]
+    if output is None:
+        schema = options.output_schema
+        if schema is None:
+            return options, None
+        form = AnswerJson(schema)
+    elif overrides.get("output_schema") is not None:
+        raise RequestError("output and output_schema are two ways to say what the answer is: give one")
+    elif output is str:
+        return replace(options, output_schema=None), None
+    else:
+        form = output if isinstance(output, (AnswerType, AnswerJson)) else AnswerType(output)
+        options = replace(options, output_schema=form.schema)
+    retries = check_output_retries(overrides.get("output_retries", 1))
+    return options, AnswerCheck(form, retries, partial_strings=overrides.get("partial_strings", False), early=early)

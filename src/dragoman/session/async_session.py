@@ -14,15 +14,15 @@ from dragoman.session.config import OutputT, SessionSettings, TurnOptions, UserI
 from dragoman.session.effects import SessionEvent
 from dragoman.session.reply import Reply
 from dragoman.session.stream import AsyncReplyStream
-from dragoman.session.turn.answers import CallResults
 from dragoman.session.turn.driver import TurnDriver
-from dragoman.session.turn.run import TurnRun
+from dragoman.session.turn.planner import TurnRun
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
     from dragoman.configuration.session_store import SessionStore
     from dragoman.policy import Declassification
-    from dragoman.session.compaction import CompactionPlace
+    from dragoman.session.turn.answers import CallResults
+    from dragoman.session.turn.compaction import CompactionPlace
     from dragoman.transport import AsyncTransport  # noqa: F401  # ruff does not read the string below
 
 
@@ -128,13 +128,13 @@ class AsyncSession(TurnDriver["AsyncTransport"]):
         return self._stream(self._start_turn(prompt, options, output, stream=True, model=model))
 
     async def answer(
-        self, results: CallResults, *, output: Any = None, model: str | None = None, **options: Unpack[TurnOptions]
+        self, results: "CallResults", *, output: Any = None, model: str | None = None, **options: Unpack[TurnOptions]
     ) -> Reply[Any]:
         """As `Session.answer`."""
         return await drive_async(self._ask(None, options, output, model, results or {}))
 
     def stream_answer(
-        self, results: CallResults, *, output: Any = None, model: str | None = None, **options: Unpack[TurnOptions]
+        self, results: "CallResults", *, output: Any = None, model: str | None = None, **options: Unpack[TurnOptions]
     ) -> AsyncReplyStream[Any]:
         """As `Session.stream_answer`."""
         return self._stream(self._start_turn(None, options, output, stream=True, model=model, results=results or {}))

@@ -26,7 +26,6 @@ from dragoman.configuration.validation import (
     read_providers,
 )
 from dragoman.credentials.contract import ApiKey
-from dragoman.session.middleware import Middleware
 from dragoman.session.settings import ConfigSettings, RequestOptions
 from dragoman.tools.context import Approve
 from dragoman.tools.toolbox import AnyTool, Toolset
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from dragoman.policy import Pipeline
     from dragoman.routing import Router
     from dragoman.session.identity import Pseudonyms
+    from dragoman.session.middleware import Middleware
     from dragoman.transport.fetch import FetchedMedia
 
 OutputT = TypeVar("OutputT")
@@ -115,7 +115,7 @@ class SessionConfig:
     """Whether a session with labels is refused if nothing reads them: neither a policy nor a router. ``allow`` writes a
     warning to the log."""
 
-    middleware: Iterable[Middleware] = ()
+    middleware: "Iterable[Middleware]" = ()
     """Wrappers of each turn, the outermost first (see `dragoman.session.middleware`)."""
     governors: "Iterable[Governor]" = ()
     """What each attempt needs before it is sent, behind the labels, the budgets and the limits."""

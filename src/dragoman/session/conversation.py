@@ -2,39 +2,27 @@
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack
 
-from dragoman.adapter.contract import AdapterOptions, RequestContext, bundled_prices
-from dragoman.adapter.errors import ConfigurationError, SwapRefusedError
+from dragoman.adapter.contract import AdapterOptions, bundled_prices
+from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.requests.encode_cache import EncodeCache
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
-from dragoman.canonical.extensions.message_labels import labels_of_messages
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message, Role, render_end
 from dragoman.canonical.usage import TokenUsage
 from dragoman.configuration.transports import Transports, TransportT
 from dragoman.configuration.validation import check_class, check_messages
 from dragoman.session import cost
-from dragoman.session.config import (
-    SessionConfig,
-    SessionSettings,
-    merge_options,
-)
+from dragoman.session.config import SessionConfig, SessionSettings
 from dragoman.session.cost import Cost
-from dragoman.session.effects import RunTools, Send
-from dragoman.session.history import History
-from dragoman.session.media import MediaFiles
+from dragoman.session.history import History, RequestHistory, may_have_labels
 from dragoman.session.message_factory import MessageFactory
-from dragoman.session.middleware import Middleware
-from dragoman.session.middleware.no_policy import NoPolicy, UnreadLabels
-from dragoman.session.routes import Route, Routes
-from dragoman.session.stored import StoredConversation, new_tool_id
-from dragoman.session.turn.run import TurnRun
+from dragoman.session.turn.routes import Routes
 from dragoman.tools.context import Context
 from dragoman.tools.toolbox import Toolbox
 from dragoman.transport.settings import seal_keys
@@ -42,19 +30,21 @@ from dragoman.transport.settings import seal_keys
 if TYPE_CHECKING:
     from dragoman.configuration.session_store import SessionStore
     from dragoman.limits.budget import BudgetAccounts, Budgets
-    from dragoman.limits.reservation import Governor
+    from dragoman.open_turns import OpenTurn, TurnStep
     from dragoman.policy import Declassification
     from dragoman.policy.conversation.hooks import PolicyHooks
     from dragoman.routing import Router
+    from dragoman.session.middleware import Middleware
+    from dragoman.session.middleware.no_policy import NoPolicy, UnreadLabels
+    from dragoman.session.middleware.steps import TurnSteps
     from dragoman.session.middleware.telemetry import Telemetry
     from dragoman.session.preview import Preview
-    from dragoman.tools.call_runner import CallRunner
-
+    from dragoman.session.snapshot import Persistence, Snapshot
 
 _NO_OPTIONS = AdapterOptions()
 
 
-class Conversation(StoredConversation, Generic[TransportT]):
+class Conversation(Generic[TransportT]):
     """A history, the model that answers next, and the tools. Use `Session` or `AsyncSession`."""
 
     _asynchronous: ClassVar[bool]
@@ -135,14 +125,15 @@ class Conversation(StoredConversation, Generic[TransportT]):
         self._factory = MessageFactory(self.session_id, config.new_id, config.clock, config.pseudonyms)
         self.identify(config.user_id, config.team_id)
         self._encodings = EncodeCache()
-        self._files = MediaFiles(config.workspace, fetch=config.fetch)
+        self._request_history = RequestHistory(config.workspace, fetch=config.fetch)
         self._transports: Transports[TransportT] = config.transports(asynchronous=self._asynchronous)
         if model is None and config.router is None:
             raise ConfigurationError("a session without a router needs a model")
         # Without a router nobody asks for facts, and a session that does not refer to itself needs no collector.
         facts: Callable[[], Mapping[str, Any]] = dict if config.router is None else self._route_facts
         self._routes = Routes(config.router, config.clock, facts)
-        self._adapter = None if model is None else self._routes.find(model)
+        self._own = None if model is None else self._routes.own_route(model)
+        """The route of the model that the session is set to."""
         on_billed = None if config.client is None else config.client.lifetime.on_billed
         self._history = History([self._factory.adopt(message) for message in check_messages(messages)], on_billed)
         if system is not None:
@@ -150,21 +141,20 @@ class Conversation(StoredConversation, Generic[TransportT]):
         self._accounts = self._new_accounts()
         self._persistence = self._new_persistence()
         self._steps = self._new_steps()
-        labels = frozenset(config.labels)
-        self._policy: PolicyHooks | NoPolicy = NoPolicy(
-            self._history.extensions, labels, self._unread_labels, self.toolbox
-        )
         self._on_swap: Callable[[str | None, Preview], object] = lambda previous, preview: None
-        self._middlewares = self._build_middlewares()
-        if labels or labels_of_messages(self._history.messages):
+        self._middlewares: list[Middleware] = list(reversed(tuple(config.middleware)))
+        self._add_middlewares()
+        if config.labels or any(map(may_have_labels, self._history.messages)):
             self._policy.restore(self._history.messages)
+        elif config.tools:
+            _ = self._policy  # the result of a tool may have labels
         self._check_tools()
 
     @property
     def model(self) -> str | None:
         """The model that answers the next turn, as ``provider:name``; with a router, the model that the session is set
         to, or None."""
-        return None if self._adapter is None else str(self._adapter.model_id)
+        return None if self._own is None else self._own.record.chosen_model
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -227,55 +217,24 @@ class Conversation(StoredConversation, Generic[TransportT]):
         target = str(self._routes.find(model).model_id)
         return cost.cost_on(self._history.billed, target, self.prices, self.config.clock())
 
-    def preview(self, model: str) -> "Preview":
-        """Return what a swap to that model would lose and cost. Sends and changes nothing, but may wait for ``fetch``.
-        Files are read only if the policy has judged the history. Raises UnknownProviderError.
-        """
-        from dragoman.session.preview import preview  # imported late: many sessions keep their model
+    @cached_property
+    def _policy(self) -> "PolicyHooks | NoPolicy":
+        """What judges the data of the session. Without a policy, it keeps labels, and is made when there may be any."""
+        from dragoman.session.middleware.no_policy import NoPolicy
 
-        adapter = self._routes.find(model)
-        trial = replace(
-            self._new_context(self._routes.own_route(adapter)),
-            tool_ids=ToolIdMap.load(self.tool_ids.dump()),
-            encode_cache=EncodeCache(),
-        )
-        history, tools = self._history.to_send(), self.toolbox.definitions
-        result = preview(
-            adapter,
-            history,
-            tools,
-            merge_options(self.options),
-            with_files=partial(self._files.inline, adapter=adapter) if self._policy.has_judged(history) else list,
-            context=trial,
-            prices=self.prices,
-            at=self.config.clock(),
-            answer=cost.average_output(self._history.messages),
-        )
-        if self._adapter is None:
-            return result
-        tokens = self._adapter.estimate_input_tokens(history, tools)
-        return replace(result, present_model=self.model, present_tokens=tokens)
-
-    def swap(self, model: str) -> "Preview":
-        """Change the model from the next turn on.
-
-        Raises SwapRefusedError with every reason if it cannot carry the history; the active model then stays.
-        """
-        result = self.preview(model)
-        self._on_swap(self.model, result)
-        if not result.fits:
-            raise SwapRefusedError(model, list(result.reasons))
-        self._adapter = self._routes.find(model)
-        return result
+        labels = frozenset(self.config.labels)
+        keeper = NoPolicy(self._history.extensions, labels, self._unread_labels, self.toolbox)
+        self._middlewares.insert(len(tuple(self.config.middleware)), keeper)  # inside of all that the session has
+        return keeper
 
     @property
-    def _unread_labels(self) -> UnreadLabels:
+    def _unread_labels(self) -> "UnreadLabels":
         return "read" if self.config.router is not None else self.config.labels_without_policy
 
-    def _build_middlewares(self) -> tuple[Middleware, ...]:
-        """Return what wraps each turn, the innermost first. What is not configured is not imported."""
-        config, middlewares = self.config, list(reversed(tuple(self.config.middleware)))
-        telemetry = None
+    def _add_middlewares(self) -> None:
+        """Add what wraps each turn, the innermost first. What is not configured is not imported."""
+        config, middlewares = self.config, self._middlewares
+        telemetry, hooks = None, None
         if config.events is not None:
             from dragoman.session.middleware.telemetry import Telemetry
 
@@ -285,36 +244,33 @@ class Conversation(StoredConversation, Generic[TransportT]):
             from dragoman.policy.conversation.hooks import PolicyHooks
             from dragoman.session.middleware.policy import PolicyMiddleware
 
-            self._policy = PolicyHooks(
+            self._policy = hooks = PolicyHooks(
                 config.policy, config.extensions, self.session_id, self.toolbox, self._history.extensions, telemetry
             )
             if telemetry is not None:
-                telemetry.may_log_content = partial(self._policy.permits, "log_raw")
+                telemetry.may_log_content = partial(hooks.permits, "log_raw")
             middlewares.append(
-                PolicyMiddleware(self._policy, self.session_id, self._history.messages, self._factory.tool_message)
+                PolicyMiddleware(hooks, self.session_id, self._history.messages, self._factory.tool_message)
             )
         elif config.extensions is not None:
             raise ConfigurationError("extensions are for the plugins of a policy: give policy=Pipeline([...]) too")
-        elif isinstance(self._policy, NoPolicy):
-            middlewares.append(self._policy)
         if config.policy is not None or self._label_router is not None:
-            middlewares.append(self._decide(telemetry))
+            middlewares.append(self._decide(hooks, telemetry))
         if telemetry is not None:
             middlewares.append(telemetry)
         if config.budgets or config.limits is not None or config.governors:
             from dragoman.session.middleware.attempt import govern
 
-            middlewares.append(lambda turn: govern(self._new_governors(), turn))
+            middlewares.append(partial(govern, config, self._budgets_of_turn))
         if self._steps is not None:
             middlewares.append(self._steps)
-        return tuple(middlewares)
 
     @property
     def _label_router(self) -> "Router | None":
         """The router whose rules say which models may see labelled content."""
         return self.config.router
 
-    def _decide(self, telemetry: "Telemetry | None") -> Middleware:
+    def _decide(self, hooks: "PolicyHooks | None", telemetry: "Telemetry | None") -> "Middleware":
         """Return the middleware in front of all that counts, reports and sends a request."""
         from dragoman.session.middleware.decision import decide_requests
 
@@ -323,23 +279,77 @@ class Conversation(StoredConversation, Generic[TransportT]):
             decide_requests,
             lambda: policy.labels,
             self._history.messages,
-            None if isinstance(policy, NoPolicy) else policy,
+            hooks,
             self._label_router,
             None if telemetry is None else telemetry.on_denial,
         )
 
-    def _new_context(self, route: Route) -> RequestContext:
-        return RequestContext(
-            model=route.record.chosen_model,
-            session_id=self.session_id,
-            tool_ids=self.tool_ids,
-            encode_cache=self._encodings,
-            prices=self.prices,
-            new_id=self.config.new_id,
-            clock=self.config.clock,
-            routing=route.record,
+    @property
+    def _open_turn(self) -> "OpenTurn | None":
+        return None if self._steps is None else self._steps.turn
+
+    def _snapshot(self, new: tuple[Message, ...] = ()) -> "Snapshot":
+        """Return the session as it is, with the messages that are about to be kept."""
+        from dragoman.session.snapshot import Snapshot  # as in dump
+
+        history = self._history
+        messages = [*history.messages, *new] if new else history.messages
+        return Snapshot(self.session_id, self.model, messages, self.tool_ids, history.attempts.all, history.extensions)
+
+    def _save(
+        self, step: "TurnStep | None" = None, new: tuple[Message, ...] = (), *, touch: bool = False
+    ) -> int | None:
+        """Save what is new, if there is a store, and if the policy has judged it."""
+        if self._persistence is None:
+            return None
+        return self._persistence.save(
+            self._snapshot(new),
             user_id=self._factory.user_id,
             team_id=self._factory.team_id,
+            may_save=self._may_read,
+            step=step,
+            touch=touch,
+        )
+
+    def _may_read(self, messages: Sequence[Message]) -> bool:
+        """Whether these messages may be stored, and their files read: the policy, if any, has judged them."""
+        return self.config.policy is None or self._policy.has_judged(messages)
+
+    def _save_rest(self) -> None:
+        """Save what is not in the store yet."""
+        if self._steps is not None:
+            self._steps.save_rest()
+
+    def _annotate(self, message_id: str, extensions: Mapping[str, Any]) -> None:
+        if self._persistence is not None:
+            self._persistence.annotate(self._snapshot(), message_id, extensions)
+
+    def _new_persistence(self) -> "Persistence | None":
+        config = self.config
+        if config.store is None:
+            return None
+        from dragoman.session.snapshot import Persistence  # as in dump
+
+        facts = {
+            "workspace": None if config.workspace is None else str(config.workspace),
+            "routing_policy": None if config.router is None else config.router.configuration,
+        }
+        return Persistence(config.store, facts=facts)
+
+    def _new_steps(self) -> "TurnSteps | None":
+        config = self.config
+        if config.store is None:
+            return None
+        from dragoman.session.middleware.steps import TurnSteps  # as above
+
+        every_step = config.durability == "step" and getattr(config.store, "stores_steps", False)
+        return TurnSteps(
+            lambda step=None, new=(), *, touch=False: self._save(step, new, touch=touch),
+            self._history,
+            lambda: self.labels,
+            every_step=every_step,
+            in_thread=not getattr(config.store, "never_waits", False),
+            hides_results=config.policy is not None,
         )
 
     def _new_accounts(self) -> "BudgetAccounts | None":
@@ -362,21 +372,6 @@ class Conversation(StoredConversation, Generic[TransportT]):
         )
         return Budgets(accounts, self.prices, self.config.clock)
 
-    def _new_governors(self) -> "Callable[[Send], Iterator[Governor]]":
-        """Return what governs each attempt of a new turn."""
-        config, budgets = self.config, self._budgets_of_turn()
-
-        def governors(send: Send) -> "Iterator[Governor]":
-            if budgets is not None:
-                yield budgets
-            if config.limits is not None:
-                from dragoman.limits.limits import LimitGovernor
-
-                yield LimitGovernor(config.limits, str(send.adapter.model_id))
-            yield from config.governors
-
-        return governors
-
     def _route_facts(self) -> dict[str, Any]:
         """Return the facts of the session for the router. Before the first reply, the spend is 0."""
         cost = self.cost
@@ -391,18 +386,6 @@ class Conversation(StoredConversation, Generic[TransportT]):
             labels, actor=actor, reason=reason, audit=audit, keep=keep, history=history, at=now
         )
 
-    def _call_runner(self, run: TurnRun) -> "CallRunner":
-        if run.calls is None:
-            from dragoman.tools.call_runner import CallRunner  # imported late: many turns call no tool
-
-            reasons, most = self._history.reasons_to_wait, self.config.max_parallel_tools
-            run.calls = CallRunner(self._new_call_context, most, later=reasons, log=self._steps)
-        return run.calls
-
-    def _may_report(self, effect: RunTools) -> bool:
-        """Whether the caller may see progress of these calls. With a policy nobody may: no plugin judges progress."""
-        return self.config.policy is None and self.toolbox.may_report(effect.calls)
-
     def _new_call_context(self, call: ToolUseBlock | None = None) -> Context[Any]:
         name, call_id = ("", "") if call is None else (call.name, call.id)
         return Context(self.config.context, self.session_id, name, call_id, self._history.messages)
@@ -415,10 +398,16 @@ class Conversation(StoredConversation, Generic[TransportT]):
         if self._asynchronous:
             return
         approve = ("approve",) if inspect.iscoroutinefunction(self.config.approve) else ()
-        names = (*self.toolbox.async_names, *approve, *self._policy.async_names)
+        plugins = () if self.config.policy is None else self._policy.async_names
+        names = (*self.toolbox.async_names, *approve, *plugins)
         if names:
             raise ConfigurationError(f"{', '.join(names)}: coroutines need an AsyncSession")
 
     @abstractmethod
     def close(self) -> Any:
         """Release the connections."""
+
+
+def new_tool_id(new_id: Callable[[], str]) -> str:
+    """Return a new tool id."""
+    return f"tu_{new_id()}"

@@ -10,7 +10,7 @@ from dragoman.adapter.contract import Prices
 from dragoman.adapter.errors import MalformedReplyError
 from dragoman.canonical.forks import ProcessLock
 from dragoman.canonical.message import Message, Role
-from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
+from dragoman.canonical.usage import CostStatus, TokenUsage, Usage, combine_statuses
 
 _BUCKETS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens")
 _SUBSETS = (
@@ -43,7 +43,7 @@ class Cost:
             return self if self.replies else other
         return Cost(
             _add_known(self.usd, other.usd),
-            _combine_statuses({self.status, other.status}),
+            combine_statuses({self.status, other.status}),
             {
                 model: _add_known(self.by_model.get(model), other.by_model.get(model))
                 for model in {**self.by_model, **other.by_model}
@@ -231,16 +231,8 @@ def _sum_costs(replies: Sequence[tuple[str, Usage | None]]) -> Cost:
     known = [cost for cost in by_model.values() if cost is not None]
     uncounted = sum(usage is None for _, usage in replies)
     usd = sum(known, Decimal(0)) if known else None
-    return Cost(usd, _combine_statuses(statuses), by_model, len(replies), uncounted)
+    return Cost(usd, combine_statuses(statuses), by_model, len(replies), uncounted)
 
 
 def _add_known(one: Decimal | None, other: Decimal | None) -> Decimal | None:
     return one if other is None else other if one is None else one + other
-
-
-def _combine_statuses(statuses: set[CostStatus]) -> CostStatus:
-    if statuses <= {CostStatus.FREE}:
-        return CostStatus.FREE
-    if statuses <= {CostStatus.FREE, CostStatus.PRICED}:
-        return CostStatus.PRICED
-    return CostStatus.UNPRICED if statuses == {CostStatus.UNPRICED} else CostStatus.PARTIAL

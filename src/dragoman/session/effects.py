@@ -23,12 +23,12 @@ from dragoman.effects import Replied as Replied
 from dragoman.effects import SendOutcome as SendOutcome
 from dragoman.effects import Stage as Stage
 from dragoman.effects import intercept as intercept
-from dragoman.session.routes import Route
-from dragoman.tools.calls import Fault
+from dragoman.session.turn.routes import Route
 from dragoman.transport.retry import RetryState, Timing
 
 if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions
+    from dragoman.tools.calls import Fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class ToolRun:
     message: Message
     """The message of the role ``tool`` that the model will read."""
     latency_ms: int | None = None
-    fault: Fault | None = None
+    fault: "Fault | None" = None
     """Why the call was not run."""
     refusal: str = field(default="", repr=False)
     """The error that the model received instead of a result."""

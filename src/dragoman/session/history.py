@@ -1,13 +1,21 @@
-"""The history of a session, and what else was billed."""
+"""The history of a session: what it adds up to, what requests contain of it, and what follows from its end."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from dragoman.canonical.extensions.message_labels import label_messages
-from dragoman.canonical.message import Message, Role
+from dragoman.adapter.contract import Adapter
+from dragoman.adapter.facts.token_estimate import GrowingMessages, HistoryMeasures
+from dragoman.canonical.blocks import ToolUseBlock, has_only_texts
+from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import TokenUsage
 from dragoman.session.cost import Attempts, Cost, OnBilled, RunningTotals, sum_usages
+
+if TYPE_CHECKING:
+    from dragoman.session.media import MediaFiles
+    from dragoman.transport.fetch import FetchedMedia
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +84,14 @@ class History:
 
     def labelled(self) -> tuple[Message, ...]:
         """Return the messages, each with the labels of its data."""
-        return label_messages(self.messages, self.extensions)
+        return self._labelled_from(0)
+
+    def _labelled_from(self, start: int) -> tuple[Message, ...]:
+        if not self.extensions:
+            return tuple(self.messages[start:])
+        from dragoman.canonical.extensions.message_labels import label_messages  # imported late: most have no labels
+
+        return label_messages(self.messages, self.extensions, start)
 
     def mark(self) -> tuple[int, int]:
         """Return the current end, for `since`."""
@@ -84,15 +99,14 @@ class History:
 
     def since(self, mark: tuple[int, int]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
         """Return the messages and the attempts that came after that mark."""
-        new = label_messages(self.messages, self.extensions, mark[0]) if self.extensions else self.messages[mark[0] :]
-        return tuple(new), tuple(self.attempts.all[mark[1] :])
+        return self._labelled_from(mark[0]), tuple(self.attempts.all[mark[1] :])
 
     def last_round(self) -> tuple[Message, ...]:
         """Return the last reply, and what follows it."""
         start = len(self.messages) - 1
         while start > 0 and self.messages[start].role is not Role.ASSISTANT:
             start -= 1
-        return label_messages(self.messages, self.extensions, start)
+        return self._labelled_from(start)
 
     def billed_since(self, mark: tuple[int, int]) -> list[Message]:
         messages, attempts = self.since(mark)
@@ -102,6 +116,93 @@ class History:
         """Add what a stored session had besides its messages."""
         self.attempts, self._totals = Attempts(attempts, self.on_billed), None
         self.extensions.update(extensions)
+
+
+class RequestHistory:
+    """Returns the history as requests contain it: the same messages, with the content of files in place of their names.
+
+    ``workspace`` and ``fetch`` are as for `MediaFiles`. A history grows at its end: each message is looked at once.
+    """
+
+    def __init__(self, workspace: str | Path | None, *, fetch: "Callable[[str], FetchedMedia] | None" = None) -> None:
+        self.can_fetch = fetch is not None
+        """Whether `read` may wait for the network."""
+        self._workspace, self._fetch = workspace, fetch
+        self._measures = HistoryMeasures()
+        self._known: dict[frozenset[str], _Read] = {}
+        """What was read last, by the kinds of media that are fetched."""
+        if workspace is not None:
+            _ = self.files  # raises for a folder that is not there
+
+    @cached_property
+    def files(self) -> "MediaFiles":
+        """The files of the session."""
+        from dragoman.session.media import MediaFiles  # imported late: most messages are texts
+
+        return MediaFiles(self._workspace, fetch=self._fetch)
+
+    def read(self, history: Sequence[Message], adapter: Adapter | None = None) -> list[Message]:
+        """Return the history with file content in place of paths; messages without files are returned as they are.
+
+        URLs are replaced as well where the adapter's model takes none. Raises RequestError.
+        """
+        fetched = _NO_KINDS
+        if adapter is not None and self.can_fetch:
+            fetched = self.files.inlined_kinds(adapter.capabilities)
+        known = self._known.get(fetched, _NOTHING_READ)
+        # Equal messages name the same files, and a comparison of a message with itself takes no time.
+        if known.history != history[: len(known.history)]:
+            known = _NOTHING_READ
+        places, is_large = known.places, known.is_large
+        for place, message in enumerate(history[len(known.history) :], len(known.history)):
+            if not has_only_texts(message.content):
+                is_large = is_large or self.files.is_large(message.content)
+                places += (place,) if self.files.names_files(message.content, fetched) else ()
+        sent = GrowingMessages(history)
+        sent.measures = self._measures
+        if known.sent is not None:
+            sent.continues, known.sent.continues = known.sent, None  # a chain would keep all of them
+        for place in places:
+            sent[place] = self.files.inline_message(sent[place], fetched)
+        sent.is_large = is_large or any(self.files.is_large(sent[place].content) for place in places)
+        self._known[fetched] = _Read(list(history) if places else sent, places, is_large, sent)
+        return sent
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A history that was read: the places of messages that name files, whether it holds large media, and what requests
+    contain of it."""
+
+    history: list[Message] = field(default_factory=list)
+    places: tuple[int, ...] = ()
+    is_large: bool = False
+    sent: GrowingMessages | None = None
+
+
+_NOTHING_READ = _Read()
+_NO_KINDS: frozenset[str] = frozenset()
+
+
+def may_have_labels(message: Message) -> bool:
+    """Whether a message may carry labels, its own or those of messages inside of it."""
+    return bool(message.metadata.labels) or not has_only_texts(message.content)
+
+
+def next_step(reply: Message) -> Literal["ask_again", "run_calls", "end"]:
+    """Return what follows a reply. One that its provider paused is sent back as it came, and the provider goes on.
+
+    A reply that reached its length limit may end in an incomplete call, which is answered with an error so that the
+    model can try again. Nothing is run after a refusal, or when the context is full and no result would fit.
+    """
+    metadata = reply.metadata
+    if metadata.status is not MessageStatus.COMPLETE:
+        return "end"
+    if metadata.stop_reason is StopReason.PAUSE:
+        return "ask_again"
+    if metadata.stop_reason in (StopReason.REFUSAL, StopReason.CONTEXT_OVERFLOW):
+        return "end"
+    return "run_calls" if any(isinstance(block, ToolUseBlock) for block in reply.content) else "end"
 
 
 def first_new(history: Sequence[Message]) -> int:

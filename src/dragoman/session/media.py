@@ -1,4 +1,4 @@
-"""Files that a history refers to: read inside one folder, and inlined in the copy of the history that is sent.
+"""Files that messages refer to: read inside one folder, and inlined in the copy of a message that is sent.
 
 URLs are inlined too if the program gives a fetcher and the model does not take URLs; without a fetcher nothing is
 fetched. The history keeps its ``file_ref`` or ``url``. Content is cached for the life of the session, so that a request
@@ -16,10 +16,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities
-from dragoman.adapter.facts.token_estimate import GrowingMessages, HistoryMeasures
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     AudioBlock,
@@ -27,9 +25,7 @@ from dragoman.canonical.blocks import (
     DocumentBlock,
     ImageBlock,
     MediaSource,
-    TextBlock,
     ToolResultBlock,
-    ToolUseBlock,
     VideoBlock,
 )
 from dragoman.canonical.message import Message
@@ -74,8 +70,6 @@ _DIRECTORY_FLAGS = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) 
 _FILE_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _SAFE_OPEN = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 
-_NOTHING_READ: tuple[list[Message], tuple[int, ...], bool] = [], (), False
-
 Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 
 
@@ -98,18 +92,10 @@ class MediaFiles:
     ) -> None:
         self._root = None if workspace is None else _resolve_root(workspace)
         self._fetch = fetch
-        self.can_fetch = fetch is not None
-        """Whether `inline` may wait for the network."""
         self._max_bytes = max_bytes
         self._sources: dict[tuple[str, bool], MediaSource] = {}
         self._fetched: dict[str, FetchedMedia] = {}
         self._filled: dict[tuple[str, Kinds], tuple[Message, Message]] = {}
-        self._measures = HistoryMeasures()
-        self._inlined: dict[Kinds, GrowingMessages] = {}
-        """What was returned last, by fetched kinds."""
-        self._read: dict[Kinds, tuple[list[Message], tuple[int, ...], bool]] = {}
-        """The history that was looked through last, the places of messages that name files, and whether it holds large
-        media, by fetched kinds."""
 
     def inlined_kinds(self, capabilities: AdapterCapabilities) -> Kinds:
         """Return the kinds of media that are fetched for a model: those that it takes, but not by URL."""
@@ -117,44 +103,36 @@ class MediaFiles:
             return NOTHING_FETCHED
         return frozenset(kind for kind in _CAPABILITY_OF_KIND if _needs_inline_content(capabilities, kind))
 
-    def inline(self, history: Sequence[Message], adapter: Adapter | None = None) -> list[Message]:
-        """Return the history with file content in place of paths; messages without files are returned as they are.
+    @staticmethod
+    def names_files(content: Sequence[ContentBlock], fetched: Kinds = NOTHING_FETCHED) -> bool:
+        """Whether any block, also inside a tool result, names a file."""
+        for block in content:
+            if isinstance(block, MEDIA_BLOCKS) and (
+                block.source.kind == "file_ref" or (block.source.kind == "url" and block.type in fetched)
+            ):
+                return True
+            if isinstance(block, ToolResultBlock) and MediaFiles.names_files(block.content, fetched):
+                return True
+        return False
 
-        URLs are replaced as well where the adapter's model takes none. Raises RequestError.
-        """
-        fetched = NOTHING_FETCHED
-        if adapter is not None and self.can_fetch:
-            fetched = self.inlined_kinds(adapter.capabilities)
-        read, places, is_large = self._read.get(fetched, _NOTHING_READ)
-        # Equal messages name the same files, and a comparison of a message with itself takes no time.
-        if len(read) > len(history) or read != history[: len(read)]:
-            read, places, is_large = _NOTHING_READ
-        found: list[int] = []
-        for place, message in enumerate(history[len(read) :], len(read)):
-            content = message.content
-            if _may_hold_media(content):
-                is_large = is_large or _is_large(content)
-                if _has_references(content, fetched):
-                    found.append(place)
-        places = (*places, *found) if found else places
-        self._read[fetched] = list(history), places, is_large
-        inlined = GrowingMessages(history)
-        inlined.measures = self._measures
-        if read and (before := self._inlined.get(fetched)) is not None:
-            inlined.continues, before.continues = before, None  # a chain would keep all of them
-        self._inlined[fetched] = inlined
-        for place in places:
-            inlined[place] = self._message(inlined[place], fetched)
-        inlined.is_large = is_large or any(_is_large(inlined[place].content) for place in places)
-        return inlined
+    @staticmethod
+    def is_large(content: Sequence[ContentBlock]) -> bool:
+        """Whether some media take long to write."""
+        for block in content:
+            if isinstance(block, MEDIA_BLOCKS) and len(block.source.data) > _LARGE_MEDIA:
+                return True
+            if isinstance(block, ToolResultBlock) and MediaFiles.is_large(block.content):
+                return True
+        return False
 
     def inline_blocks(
         self, content: Sequence[ContentBlock], fetched: Kinds = NOTHING_FETCHED
     ) -> tuple[ContentBlock, ...]:
         """Return the blocks with file content in place of paths, also inside tool results."""
-        return tuple(self._block(block, fetched) if _has_references((block,), fetched) else block for block in content)
+        return tuple(self._block(block, fetched) if self.names_files((block,), fetched) else block for block in content)
 
-    def _message(self, message: Message, fetched: Kinds) -> Message:
+    def inline_message(self, message: Message, fetched: Kinds = NOTHING_FETCHED) -> Message:
+        """Return the message with file content in place of paths; the same one each time. Raises RequestError."""
         known, filled = self._filled.get((message.id, fetched), (None, None))
         if filled is None or known is not message:
             try:
@@ -324,43 +302,6 @@ def _guess_media_type(block: Media, path: str) -> str:
     if not known.startswith(_FAMILIES[type(block)]):
         raise _file_error(path, f"is {known}, no {block.type}: use the block of its kind, or give it its media_type")
     return known
-
-
-def _may_hold_media(content: Sequence[ContentBlock]) -> bool:
-    """Whether some block is not a text, a call, or a result of texts, as nearly all are."""
-    for block in content:
-        kind = type(block)
-        if kind is TextBlock or kind is ToolUseBlock:
-            continue
-        if not isinstance(block, ToolResultBlock) or any(type(part) is not TextBlock for part in block.content):
-            return True
-    return False
-
-
-def _has_references(content: Sequence[ContentBlock], fetched: Kinds) -> bool:
-    """Whether any block, also inside a tool result, names a file."""
-    for block in content:
-        if type(block) is TextBlock:  # most are
-            continue
-        if isinstance(block, MEDIA_BLOCKS) and (
-            block.source.kind == "file_ref" or (block.source.kind == "url" and block.type in fetched)
-        ):
-            return True
-        if isinstance(block, ToolResultBlock) and _has_references(block.content, fetched):
-            return True
-    return False
-
-
-def _is_large(content: Sequence[ContentBlock]) -> bool:
-    """Whether some media take long to write."""
-    for block in content:
-        if type(block) is TextBlock:
-            continue
-        if isinstance(block, MEDIA_BLOCKS) and len(block.source.data) > _LARGE_MEDIA:
-            return True
-        if isinstance(block, ToolResultBlock) and _is_large(block.content):
-            return True
-    return False
 
 
 def _describe_os_error(error: OSError) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dragoman.adapter.errors import PendingCallsError, RequestError
 from dragoman.adapter.losses import Loss
@@ -17,13 +17,14 @@ from dragoman.session.cost import Cost, total_cost, total_usage
 OutputT = TypeVar("OutputT", covariant=True)
 
 
-class NoOutput(Enum):
-    """In place of a typed answer that did not arrive, or is not valid."""
+class Answer(Enum):
+    """What stands in place of a typed answer."""
 
-    NO_OUTPUT = "no output"
+    TEXT = "text"
+    """No type was requested: the answer is the text."""
+    NONE = "none"
+    """It did not arrive, or is not valid."""
 
-
-NO_OUTPUT: Literal[NoOutput.NO_OUTPUT] = NoOutput.NO_OUTPUT
 
 _MAX_REPR = 60
 """Characters of the text that the repr shows."""
@@ -38,7 +39,7 @@ class Reply(Generic[OutputT]):
     loss once.
     """
 
-    _output: OutputT | Literal[NoOutput.NO_OUTPUT]
+    _output: OutputT | Answer
     messages: tuple[Message, ...]
     attempts: tuple[Message, ...]
     losses: tuple[Loss, ...]
@@ -48,7 +49,7 @@ class Reply(Generic[OutputT]):
     def __init__(  # by hand, because `output` is a property: it may raise
         self,
         *,
-        output: OutputT | Literal[NoOutput.NO_OUTPUT],
+        output: OutputT | Answer,
         messages: tuple[Message, ...],
         attempts: tuple[Message, ...] = (),
         losses: tuple[Loss, ...] = (),
@@ -77,7 +78,9 @@ class Reply(Generic[OutputT]):
         if pending := self.pending:
             names = ", ".join(dict.fromkeys(call.name for call in pending))
             raise PendingCallsError(f"there is no answer yet: these tool calls have no result: {names:.200}", pending)
-        if self._output is NO_OUTPUT:
+        if self._output is Answer.TEXT:
+            return self.text  # type: ignore[return-value]  # such a reply is a Reply[str]
+        if isinstance(self._output, Answer):
             raise RequestError("the turn ended without an answer of the requested type: read the text of the reply")
         return self._output
 

@@ -13,16 +13,16 @@ from dragoman.effects import drive, iterate
 from dragoman.session.config import OutputT, SessionSettings, TurnOptions, UserInput
 from dragoman.session.effects import SessionEvent
 from dragoman.session.reply import Reply
-from dragoman.session.turn.answers import CallResults
 from dragoman.session.turn.driver import TurnDriver
-from dragoman.session.turn.run import TurnRun
+from dragoman.session.turn.planner import TurnRun
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
     from dragoman.configuration.session_store import SessionStore
     from dragoman.policy import Declassification
-    from dragoman.session.compaction import CompactionPlace
     from dragoman.session.stream import ReplyStream
+    from dragoman.session.turn.answers import CallResults
+    from dragoman.session.turn.compaction import CompactionPlace
     from dragoman.transport import Transport  # noqa: F401  # ruff does not read the string below
 
 
@@ -166,7 +166,7 @@ class Session(TurnDriver["Transport"]):
         return self._stream(self._start_turn(prompt, options, output, stream=True, model=model))
 
     def answer(
-        self, results: CallResults, *, output: Any = None, model: str | None = None, **options: Unpack[TurnOptions]
+        self, results: "CallResults", *, output: Any = None, model: str | None = None, **options: Unpack[TurnOptions]
     ) -> Reply[Any]:
         """Give pending calls their results, and go on with the turn; in any process that loads the session.
 
@@ -180,7 +180,7 @@ class Session(TurnDriver["Transport"]):
         return drive(self._ask(None, options, output, model, results or {}))
 
     def stream_answer(
-        self, results: CallResults, *, output: Any = None, model: str | None = None, **options: Unpack[TurnOptions]
+        self, results: "CallResults", *, output: Any = None, model: str | None = None, **options: Unpack[TurnOptions]
     ) -> "ReplyStream[Any]":
         """Return the same turn as a stream."""
         return self._stream(self._start_turn(None, options, output, stream=True, model=model, results=results or {}))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from dragoman.adapter.contract import AdapterOptions, Prices
 from dragoman.adapter.options import ToolChoice
 from dragoman.configuration import ClientConfig, HasConfig
-from dragoman.session.middleware import Middleware
 from dragoman.tools.context import Approve
 from dragoman.tools.toolbox import AnyTool, Toolset
 from dragoman.transport.settings import Providers
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from dragoman.policy import Pipeline
     from dragoman.routing import Router
     from dragoman.session.identity import Pseudonyms
+    from dragoman.session.middleware import Middleware
     from dragoman.transport.fetch import FetchedMedia
 
 
@@ -80,7 +80,7 @@ class ConfigSettings(TypedDict, total=False):
     """Whether a session with labels is refused if nothing reads them: neither a policy nor a router. ``allow`` writes a
     warning to the log."""
 
-    middleware: Iterable[Middleware]
+    middleware: "Iterable[Middleware]"
     """Wrappers of each turn, the outermost first (see `dragoman.session.middleware`)."""
     governors: "Iterable[Governor]"
     """What each attempt needs before it is sent, behind the labels, the budgets and the limits."""

@@ -2,59 +2,33 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Generic, Self, Unpack
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.ids import new_message_id
-from dragoman.canonical.message import Message
+from dragoman.configuration.transports import TransportT
 from dragoman.configuration.validation import check_store
-from dragoman.session.config import SessionConfig, SessionSettings
-from dragoman.session.history import History
-from dragoman.session.message_factory import MessageFactory
-from dragoman.session.middleware.no_policy import NoPolicy
-from dragoman.session.turn.answers import UnfinishedTurn, describe_turn, pending_calls, unanswered_calls
-from dragoman.session.turn.run import TurnRun
+from dragoman.session.config import SessionSettings
+from dragoman.session.conversation import new_tool_id
+from dragoman.session.turn.planner import TurnPlanner
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
     from dragoman.configuration.session_store import SessionStore
-    from dragoman.open_turns import OpenTurn, TurnStep
-    from dragoman.policy.conversation.hooks import PolicyHooks
-    from dragoman.session.middleware.steps import TurnSteps
-    from dragoman.session.preview import Preview
-    from dragoman.session.snapshot import Persistence, Snapshot
+    from dragoman.session.snapshot import Snapshot
+    from dragoman.session.turn.answers import UnfinishedTurn
 
 
-class StoredConversation:
+class StoredConversation(TurnPlanner[TransportT], Generic[TransportT]):
     """What a session leaves behind, what it waits for, and how a later program continues it."""
-
-    config: SessionConfig
-    session_id: str
-    tool_ids: ToolIdMap
-    _history: History
-    _factory: MessageFactory
-    _policy: "PolicyHooks | NoPolicy"
-    _persistence: "Persistence | None"
-    _steps: "TurnSteps | None"
-    _running: TurnRun | None = None
-
-    if TYPE_CHECKING:
-
-        def __init__(self, model: str | None, **settings: Any) -> None: ...
-
-        @property
-        def model(self) -> str | None: ...
-
-        @property
-        def labels(self) -> frozenset[str]: ...
-
-        def swap(self, model: str) -> "Preview": ...
 
     @property
     def pending(self) -> tuple[ToolUseBlock, ...]:
         """The calls of the last reply that wait for their results. A new prompt gives them up."""
+        from dragoman.session.turn.answers import unanswered_calls  # imported late: few calls wait
+
         return tuple(unanswered_calls(self._history.messages, self._open_turn))
 
     @property
@@ -64,7 +38,7 @@ class StoredConversation:
         return {call.id: reasons[call.id] for call in self.pending if call.id in reasons}
 
     @property
-    def unfinished(self) -> UnfinishedTurn | None:
+    def unfinished(self) -> "UnfinishedTurn | None":
         """The turn that a killed program has left in the store, or that a failing store has interrupted.
 
         ``ask(None)`` goes on with it; a new prompt gives it up. It is None while a turn runs.
@@ -72,11 +46,9 @@ class StoredConversation:
         turn = self._open_turn
         if turn is None or self._running is not None:
             return None
-        return describe_turn(turn, self._history, pending_calls(self._history.messages))
+        from dragoman.session.turn.answers import describe_turn, pending_calls  # imported late: few turns are left open
 
-    @property
-    def _open_turn(self) -> "OpenTurn | None":
-        return None if self._steps is None else self._steps.turn
+        return describe_turn(turn, self._history, pending_calls(self._history.messages))
 
     def dump(self) -> bytes:
         """Return the session as JSON: model, history and tool-id map, without tools, keys and options."""
@@ -108,7 +80,8 @@ class StoredConversation:
             **settings,
         )
         session._history.restore(found.attempts, found.extensions)
-        session._policy.restore(found.messages)
+        if found.messages or found.extensions:
+            session._policy.restore(found.messages)
         if session.model is not None and session.model != found.model:
             session.swap(session.model)
         return session
@@ -137,72 +110,7 @@ class StoredConversation:
             session._steps.resume(getattr(found, "turn", None))  # a store need not know of open turns
         return session
 
-    def _snapshot(self, new: tuple[Message, ...] = ()) -> "Snapshot":
-        """Return the session as it is, with the messages that are about to be kept."""
-        from dragoman.session.snapshot import Snapshot  # as in dump
-
-        history = self._history
-        messages = [*history.messages, *new] if new else history.messages
-        return Snapshot(self.session_id, self.model, messages, self.tool_ids, history.attempts.all, history.extensions)
-
-    def _save(
-        self, step: "TurnStep | None" = None, new: tuple[Message, ...] = (), *, touch: bool = False
-    ) -> int | None:
-        """Save what is new, if there is a store, and if the policy has judged it."""
-        if self._persistence is None:
-            return None
-        return self._persistence.save(
-            self._snapshot(new),
-            user_id=self._factory.user_id,
-            team_id=self._factory.team_id,
-            may_save=self._policy.has_judged,
-            step=step,
-            touch=touch,
-        )
-
-    def _save_rest(self) -> None:
-        """Save what is not in the store yet."""
-        if self._steps is not None:
-            self._steps.save_rest()
-
-    def _annotate(self, message_id: str, extensions: Mapping[str, Any]) -> None:
-        if self._persistence is not None:
-            self._persistence.annotate(self._snapshot(), message_id, extensions)
-
-    def _new_persistence(self) -> "Persistence | None":
-        config = self.config
-        if config.store is None:
-            return None
-        from dragoman.session.snapshot import Persistence  # as in dump
-
-        facts = {
-            "workspace": None if config.workspace is None else str(config.workspace),
-            "routing_policy": None if config.router is None else config.router.configuration,
-        }
-        return Persistence(config.store, facts=facts)
-
-    def _new_steps(self) -> "TurnSteps | None":
-        config = self.config
-        if config.store is None:
-            return None
-        from dragoman.session.middleware.steps import TurnSteps  # as above
-
-        every_step = config.durability == "step" and getattr(config.store, "stores_steps", False)
-        return TurnSteps(
-            lambda step=None, new=(), *, touch=False: self._save(step, new, touch=touch),
-            self._history,
-            lambda: self.labels,
-            every_step=every_step,
-            in_thread=not getattr(config.store, "never_waits", False),
-            hides_results=config.policy is not None,
-        )
-
 
 def tool_id_factory(settings: SessionSettings) -> Callable[[], str]:
     """Return what creates the tool ids of a session with these settings."""
     return partial(new_tool_id, settings.get("new_id", new_message_id))
-
-
-def new_tool_id(new_id: Callable[[], str]) -> str:
-    """Return a new tool id."""
-    return f"tu_{new_id()}"

@@ -10,7 +10,7 @@ from dragoman.adapter.losses import Loss
 from dragoman.canonical.events import TextDelta
 from dragoman.session.effects import SessionEvent
 from dragoman.session.reply import OutputT, Reply
-from dragoman.session.turn.run import TurnRun
+from dragoman.session.turn.planner import TurnRun
 
 if TYPE_CHECKING:
     import asyncio

@@ -6,14 +6,16 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
 from time import perf_counter
 from typing import Any, Protocol
 
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import ToolProgress
+from dragoman.effects import Perform, Work, drive, drive_async, in_thread
 from dragoman.tools import calls
-from dragoman.tools.calls import CallOutcome, PreparedCall
+from dragoman.tools.calls import CallOutcome, PreparedCall, Tell
 from dragoman.tools.context import Context, Deferred, ModelRetry, Progress
 
 Report = Callable[[ToolProgress], object]
@@ -66,9 +68,10 @@ class CallRunner:
         if round_log is not None:
             round_log.start_first()
         if len(prepared) == 1:
-            return self._count_retries(prepared, [self._run_one(prepared[0], report, round_log)])
+            return self._count_retries(prepared, [drive(self._run_one(prepared[0], report, round_log))])
         with ThreadPoolExecutor(max_workers=min(self.max_parallel, len(prepared))) as pool:
-            started = [pool.submit(copy_context().run, self._run_one, call, report, round_log) for call in prepared]
+            works = [self._run_one(call, report, round_log) for call in prepared]
+            started = [pool.submit(copy_context().run, drive, work) for work in works]
             return self._count_retries(prepared, [each.result() for each in started])
 
     async def run_async(self, prepared: Sequence[PreparedCall], report: Report = ignore) -> list[TimedResult]:
@@ -81,7 +84,7 @@ class CallRunner:
 
         async def run_one(call: PreparedCall) -> TimedOutcome:
             async with free:
-                return await self._run_one_async(call, report, round_log)
+                return await drive_async(self._run_one(call, report, round_log))
 
         outcomes: list[TimedOutcome] = []
         # An error of the log is raised when the other calls have ended, as in `run`.
@@ -134,47 +137,32 @@ class CallRunner:
         running = [call for call in prepared if call.tool is not None and call.outcome is None]
         return None if self.log is None or not running else _RoundLog(self.log, running, self.max_parallel)
 
-    def _run_one(self, prepared: PreparedCall, report: Report, round_log: "_RoundLog | None") -> TimedOutcome:
+    def _run_one(self, prepared: PreparedCall, report: Report, round_log: "_RoundLog | None") -> Work[TimedOutcome]:
         if round_log is not None and round_log.has_to_start(prepared):
-            round_log.start(prepared)
+            yield in_thread(round_log.start, prepared)
         started_at = perf_counter()
         call, context = self._bind(prepared)
         timeout = None if prepared.tool is None else prepared.tool.timeout
-        tell = _reporter(prepared.call, report)
+        name, call_id = prepared.call.name, prepared.call.id
+
+        def tell(progress: Progress) -> object:
+            return report(ToolProgress(name, call_id, progress.message, progress.fraction, progress.data))
+
         if timeout is None:
-            result = calls.run(call, tell)
+            result = yield from calls.work_of(call, tell)
         else:
             try:
-                result = start_thread(lambda: calls.run(call, tell)).result(timeout)
+                result = yield Perform(
+                    lambda: start_thread(partial(calls.run, call, tell)).result(timeout),
+                    partial(_run_in_time_async, call, tell, timeout),
+                )
             except TimeoutError:
-                result = _end(prepared, context, timeout)
+                if context is not None:
+                    context._ended.set()
+                result = calls.timeout_result(prepared.call, timeout)
         seconds = perf_counter() - started_at
         if round_log is not None and round_log.has_to_finish(prepared):
-            round_log.finish(prepared, result)
-        return result, seconds
-
-    async def _run_one_async(
-        self, prepared: PreparedCall, report: Report, round_log: "_RoundLog | None"
-    ) -> TimedOutcome:
-        import asyncio
-
-        if round_log is not None and round_log.has_to_start(prepared):
-            await asyncio.to_thread(round_log.start, prepared)
-        started_at = perf_counter()
-        call, context = self._bind(prepared)
-        timeout = None if prepared.tool is None else prepared.tool.timeout
-        tell = _reporter(prepared.call, report)
-        if timeout is None:
-            result = await calls.run_async(call, asyncio.to_thread, tell)
-        else:
-            try:
-                running = calls.run_async(call, lambda function: asyncio.wrap_future(start_thread(function)), tell)
-                result = await asyncio.wait_for(running, timeout)
-            except TimeoutError:
-                result = _end(prepared, context, timeout)
-        seconds = perf_counter() - started_at
-        if round_log is not None and round_log.has_to_finish(prepared):
-            await asyncio.to_thread(round_log.finish, prepared, result)
+            yield in_thread(round_log.finish, prepared, result)
         return result, seconds
 
     def _bind(self, prepared: PreparedCall) -> tuple[PreparedCall, Context[Any] | None]:
@@ -241,15 +229,11 @@ class _RoundLog:
         self._log.finish(call, outcome)
 
 
-def _end(prepared: PreparedCall, context: Context[Any] | None, timeout: float) -> ToolResultBlock:
-    """Return the result of a call whose time is over."""
-    if context is not None:
-        context._ended.set()
-    return calls.timeout_result(prepared.call, timeout)
+async def _run_in_time_async(call: PreparedCall, tell: Tell, timeout: float) -> CallOutcome:
+    import asyncio
 
-
-def _reporter(call: ToolUseBlock, report: Report) -> Callable[[Progress], object]:
-    return lambda progress: report(ToolProgress(call.name, call.id, progress.message, progress.fraction, progress.data))
+    work = calls.work_of(call, tell, lambda function: asyncio.wrap_future(start_thread(function)))
+    return await asyncio.wait_for(drive_async(work), timeout)
 
 
 def start_thread(function: Callable[[], Any]) -> "Future[Any]":

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, Self
 
 from dragoman.adapter import wirejson
@@ -16,9 +17,9 @@ from dragoman.canonical.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from dragoman.canonical.extensions.message_labels import carried_labels
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message
+from dragoman.effects import Perform, Work, drive
 from dragoman.tools.context import CallDeferred, Context, Deferred, ModelRetry, Progress
 from dragoman.tools.tool import Tool
 
@@ -68,52 +69,56 @@ def _ignore(progress: Progress) -> None:
     """Do nothing: nobody receives reports."""
 
 
+InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs a function in a thread, for an event loop."""
+
+
 def run(prepared: PreparedCall, tell: Tell = _ignore) -> CallOutcome:
     """Run a prepared call. An exception of the tool becomes an error result; a ModelRetry is returned."""
+    return drive(work_of(prepared, tell))
+
+
+def work_of(prepared: PreparedCall, tell: Tell, in_thread: InThread | None = None) -> Work[CallOutcome]:
+    """Return the work that runs a prepared call. On an event loop, plain functions run in a thread."""
     if prepared.outcome is not None:
         return prepared.outcome
     if prepared.tool is None:
         return error_result(prepared.call.id, prepared.refusal)
+    call = partial(prepared.tool.function, *prepared.context, **prepared.arguments)
     try:
-        tool = prepared.tool
-        assert tool is not None
-        value = _read_value(tool, tool.function(*prepared.context, **prepared.arguments), tell)
-        if inspect.isawaitable(value):
-            if inspect.iscoroutine(value):
-                value.close()
-            raise TypeError("the tool must be awaited, which only an AsyncSession can do")
+        value = yield Perform(
+            partial(_call, prepared.tool, call, tell), partial(_call_async, prepared.tool, call, tell, in_thread)
+        )
         return _to_result(prepared.call, value, prepared.labels)
     except ModelRetry as retry:
         return retry
     except CallDeferred as wait:
         return Deferred(str(wait))
     except Exception as error:
-        return _error_answer(prepared, error)
+        shown = None if prepared.is_judged else error
+        logger.warning("the tool %s failed: %s", prepared.call.name, type(error).__name__, exc_info=shown)
+        return error_result(prepared.call.id, f"{type(error).__name__}: {error}")
 
 
-async def run_async(
-    prepared: PreparedCall, in_thread: Callable[[Callable[[], Any]], Awaitable[Any]], tell: Tell = _ignore
-) -> CallOutcome:
-    """The async twin of `run`; plain functions run in a thread."""
-    tool, arguments = prepared.tool, prepared.arguments
-    if prepared.outcome is not None:
-        return prepared.outcome
-    if tool is None:
-        return error_result(prepared.call.id, prepared.refusal)
-    try:
-        if not tool.is_async:
-            value = await in_thread(lambda: _read_value(tool, tool.function(*prepared.context, **arguments), tell))
-        elif tool.yields:
-            value = await _read_steps_async(tool.function(*prepared.context, **arguments), tell)
-        else:
-            value = tool.function(*prepared.context, **arguments)
-        return _to_result(prepared.call, await value if inspect.isawaitable(value) else value, prepared.labels)
-    except ModelRetry as retry:
-        return retry
-    except CallDeferred as wait:
-        return Deferred(str(wait))
-    except Exception as error:
-        return _error_answer(prepared, error)
+def _call(tool: Tool, call: Callable[[], Any], tell: Tell) -> Any:
+    value = _read_value(tool, call(), tell)
+    if inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()
+        raise TypeError("the tool must be awaited, which only an AsyncSession can do")
+    return value
+
+
+async def _call_async(tool: Tool, call: Callable[[], Any], tell: Tell, in_thread: InThread | None) -> Any:
+    if not tool.is_async:
+        import asyncio  # sync programs do not need it
+
+        value = await (in_thread or asyncio.to_thread)(lambda: _read_value(tool, call(), tell))
+    elif tool.yields:
+        value = await _read_steps_async(call(), tell)
+    else:
+        value = call()
+    return await value if inspect.isawaitable(value) else value
 
 
 def result_from_elsewhere(call: ToolUseBlock, value: Any, labels: set[str]) -> ToolResultBlock:
@@ -169,15 +174,11 @@ def error_result(tool_use_id: str, text: str) -> ToolResultBlock:
     return ToolResultBlock(tool_use_id=tool_use_id, content=(TextBlock(text=text[:_MAX_ERROR_CHARS]),), is_error=True)
 
 
-def _error_answer(prepared: PreparedCall, error: Exception) -> ToolResultBlock:
-    call, shown = prepared.call, None if prepared.is_judged else error
-    logger.warning("the tool %s failed: %s", call.name, type(error).__name__, exc_info=shown)
-    return error_result(call.id, f"{type(error).__name__}: {error}")
-
-
 def _to_result(call: ToolUseBlock, value: Any, labels: set[str]) -> ToolResultBlock:
     for each in value if isinstance(value, (list, tuple)) else (value,):
         if isinstance(each, Message):
+            from dragoman.canonical.extensions.message_labels import carried_labels  # imported late: few do
+
             labels |= carried_labels(each)
     return ToolResultBlock(tool_use_id=call.id, content=_as_blocks(value))
 

@@ -42,6 +42,8 @@ class Tool(Generic[P, ResultT]):
     timeout: float | None = None
     retries: int = 1
     fields: Mapping[str, FieldInfo] = field(default_factory=dict, repr=False, kw_only=True)
+    is_async: bool = field(init=False, repr=False, compare=False)
+    """Whether the function is a coroutine function or an async generator function. Each session asks for it."""
 
     def __post_init__(self) -> None:
         timeout, retries = self.timeout, self.retries
@@ -49,6 +51,11 @@ class Tool(Generic[P, ResultT]):
             raise ConfigurationError(f"the tool {self.name}: timeout must be a number of seconds above 0, or None")
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
             raise ConfigurationError(f"the tool {self.name}: retries must be a whole number, at least 0")
+        if (flags := _flags(self.function)) is not None:
+            is_async = bool(flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR))
+        else:
+            is_async = self._is(inspect.iscoroutinefunction) or self._is(inspect.isasyncgenfunction)
+        object.__setattr__(self, "is_async", is_async)
 
     @property
     def name(self) -> str:
@@ -59,13 +66,6 @@ class Tool(Generic[P, ResultT]):
     def takes_context(self) -> bool:
         """Whether the function's first parameter is a `Context`."""
         return self.context_type is not NO_CONTEXT
-
-    @property
-    def is_async(self) -> bool:
-        """Whether the function is a coroutine function or an async generator function."""
-        if (flags := _flags(self.function)) is not None:
-            return bool(flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR))
-        return self._is(inspect.iscoroutinefunction) or self._is(inspect.isasyncgenfunction)
 
     @property
     def yields(self) -> bool:

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from pydantic import ValidationError
@@ -15,9 +15,11 @@ from dragoman.canonical.guard import copy_json
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.canonical.tools.base import ClientTool, ServerTool
-from dragoman.tools.calls import PreparedCall
 from dragoman.tools.context import NO_CONTEXT, CallDeferred, Context
 from dragoman.tools.tool import Tool, add_defaults, tool
+
+if TYPE_CHECKING:
+    from dragoman.tools.calls import PreparedCall
 
 AnyTool = Tool | ToolDefinition | Callable[..., Any]
 """A tool, a function that becomes one, a server tool, or the definition of a tool whose calls are answered
@@ -51,32 +53,32 @@ class Toolbox:
         self._tools: dict[str, Tool] = {}
         self._definitions: dict[str, ToolDefinition] = {}
         self._validators: dict[str, Any] = {}
-        for item in tools:
-            self._add(item)
-        self.definitions = tuple(self._definitions.values())
-        """The definitions of all tools, in the order in which they were added."""
+        self._extend(tools)
 
     def add(self, item: AnyTool) -> None:
         """Register a tool, a plain function as one, a tool that the provider runs or defines, or a definition whose
         calls wait for `Session.answer`."""
-        self._add(item)
-        self.definitions = tuple(self._definitions.values())
+        self._extend((item,))
 
-    def _add(self, item: AnyTool) -> None:
-        added = item if isinstance(item, Tool) else _to_tool(item)
-        definition = added.definition if isinstance(added, Tool) else added
-        if definition.name in self._definitions:
-            raise ToolSchemaError(definition.name, [f"name: {definition.name!r} is registered already"])
-        if isinstance(added, Tool):
-            known = _CHECKED.get(id(definition))
-            if not isinstance(item, Tool) and _is_declared_elsewhere(item):
-                validator = _ANY_INPUT
-            elif known is not None and known[0]() is definition and known[1] == definition.input_schema:
-                validator = known[2]
-            else:
-                validator = _check(definition)
-            self._tools[definition.name], self._validators[definition.name] = added, validator
-        self._definitions[definition.name] = definition
+    def _extend(self, tools: Iterable[AnyTool]) -> None:
+        for item in tools:
+            is_tool = isinstance(item, Tool)
+            added: Any = item if is_tool else _to_tool(item)
+            definition: ToolDefinition = added.definition if is_tool or isinstance(added, Tool) else added
+            if definition.name in self._definitions:
+                raise ToolSchemaError(definition.name, [f"name: {definition.name!r} is registered already"])
+            if added is not definition:  # else the provider runs it
+                known = _CHECKED.get(id(definition))
+                if not is_tool and _is_declared_elsewhere(item):
+                    validator = _ANY_INPUT
+                elif known is not None and known[0]() is definition and known[1] == definition.input_schema:
+                    validator = known[2]
+                else:
+                    validator = _check(definition)
+                self._tools[definition.name], self._validators[definition.name] = added, validator
+            self._definitions[definition.name] = definition
+        self.definitions = tuple(self._definitions.values())
+        """The definitions of all tools, in the order in which they were added."""
 
     def replace(self, tools: Iterable[AnyTool]) -> None:
         """Register these tools in place of all others. If one of them is refused, nothing changes."""
@@ -124,8 +126,10 @@ class Toolbox:
         found = self._tools.get(name)
         return None if found is None else found.definition.side_effects
 
-    def prepare(self, call: ToolUseBlock) -> PreparedCall:
+    def prepare(self, call: ToolUseBlock) -> "PreparedCall":
         """Check a call before it runs: is the tool known, are the arguments complete, and do they fit the schema?"""
+        from dragoman.tools.calls import PreparedCall  # imported late: many turns call no tool
+
         found = self._tools.get(call.name)
         if found is None:
             known = ", ".join(self._tools) or "none"

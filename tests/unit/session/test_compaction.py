@@ -19,7 +19,7 @@ from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.errors import StoreError
 from dragoman.session import AsyncSession, Session, tool
-from dragoman.session.compaction import SUMMARY_PREFIX, SUMMARY_PROMPT
+from dragoman.session.turn.compaction import SUMMARY_PREFIX, SUMMARY_PROMPT
 from tests.unit.session.drivers import ANTHROPIC, OLLAMA, AsyncDriver, Driver, FakeTime, SyncDriver, Wire, texts
 from tests.unit.session.handwritten_replies import Call, Thought, handwritten_anthropic, handwritten_ollama
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.blocks import TextBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageMetadata, Role, StopReason
-from dragoman.session.compaction import HistorySplit, chunk_messages, split_at_share, split_keeping_last
 from dragoman.session.history import apply_summaries
+from dragoman.session.turn.compaction import HistorySplit, chunk_messages, split_at_share, split_keeping_last
 from dragoman.testing.strategies import histories
 from tests.unit.session.drivers import ANTHROPIC
 

@@ -24,6 +24,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message
 from dragoman.session import Session, media, tool
+from dragoman.session.history import RequestHistory
 from dragoman.session.media import MediaFiles, read_inside
 from tests.packaging.systems import PROCESSES, READS_FILES, needs_proc
 from tests.unit.session.drivers import ANTHROPIC, Driver, Wire, texts
@@ -302,9 +303,27 @@ def test_other_sources_are_left_alone(tmp_path: Path) -> None:
             [ImageBlock(source=MediaSource(kind="url", data="https://example.org/a.png")), TextBlock(text="x")]
         )
     ]
-    assert MediaFiles(None).inline(messages)[0] is messages[0]
-    (filled,) = MediaFiles(tmp_path).inline([Message.user([TextBlock(text="x"), *messages[0].content])])
+    assert RequestHistory(None).read(messages)[0] is messages[0]
+    (filled,) = RequestHistory(tmp_path).read([Message.user([TextBlock(text="x"), *messages[0].content])])
     assert filled.content == (TextBlock(text="x"), *messages[0].content)
+
+
+def test_texts_open_no_files() -> None:
+    history = RequestHistory(None)
+    history.read([Message.user("Hi"), Message.assistant("Hello")])
+    assert "files" not in vars(history)
+
+
+def test_a_file_of_an_earlier_message_is_read_once(tmp_path: Path) -> None:
+    """Each request repeats the bytes of the one before it, also after another history was read."""
+    (tmp_path / "a.png").write_bytes(b"first")
+    history, messages = RequestHistory(tmp_path), [Message.user([ImageBlock(source=ref("a.png"))])]
+    filled = history.read(messages)[0]
+    (tmp_path / "a.png").write_bytes(b"second")
+    assert history.read([*messages, Message.assistant("A picture.")])[0] is filled
+    other = [Message.user("Hi")]
+    assert history.read(other) == other
+    assert history.read(messages)[0] is filled
 
 
 def test_a_message_that_becomes_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +331,7 @@ def test_a_message_that_becomes_too_large_is_refused(tmp_path: Path, monkeypatch
     monkeypatch.setattr("dragoman.canonical.guard.MAX_BODY_BYTES", 1000)
     (tmp_path / "a.png").write_bytes(b"x" * 900)
     with pytest.raises(RequestError, match="cannot be sent with its files"):
-        MediaFiles(tmp_path).inline([Message.user([ImageBlock(source=ref("a.png"))])])
+        RequestHistory(tmp_path).read([Message.user([ImageBlock(source=ref("a.png"))])])
 
 
 def image_sent(request: dict[str, Any]) -> list[str]:

@@ -99,7 +99,7 @@ def test_refusals_have_the_names_of_the_specification() -> None:
 def test_a_schema_needs_a_model_that_supports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """If an adapter has no way to request one."""
     session = Session(ANTHROPIC, options=AdapterOptions(output_schema={"type": "object"}))
-    monkeypatch.setattr("dragoman.session.routes.get_adapter", lambda model: ToyAdapter("m"))
+    monkeypatch.setattr("dragoman.session.turn.routes.get_adapter", lambda model: ToyAdapter("m"))
     assert session.preview("toy:m").refusals == ("no_structured_output_support",)
 
 

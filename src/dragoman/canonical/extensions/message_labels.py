@@ -8,7 +8,7 @@ labels in its metadata, so that they travel with it.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from dragoman.canonical.blocks import PromptResultBlock, TextBlock, ToolResultBlock, ToolUseBlock, replace_fields
+from dragoman.canonical.blocks import PromptResultBlock, ToolResultBlock, has_only_texts, replace_fields
 from dragoman.canonical.message_fields import MessageFields
 
 RECORDS, EARLIER_RECORDS = "declassified", "declassified_before"
@@ -40,13 +40,9 @@ _NONE: frozenset[str] = frozenset()
 def carried_labels(message: MessageFields) -> frozenset[str]:
     """Return the labels that a message carries, with those of the messages inside a rendered prompt."""
     labels = message.metadata.labels or _NONE
-    for block in message.content:
-        kind = type(block)
-        if kind is TextBlock or kind is ToolUseBlock:  # most are
-            continue
-        if not isinstance(block, ToolResultBlock) or any(type(part) is not TextBlock for part in block.content):
-            return labels.union(*(found for each in message.content for found in _inner_labels(each)))
-    return labels
+    if has_only_texts(message.content):
+        return labels
+    return labels.union(*(found for block in message.content for found in _inner_labels(block)))
 
 
 def _inner_labels(block: Any) -> Iterator[frozenset[str]]:

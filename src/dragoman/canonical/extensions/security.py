@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from dragoman.canonical.blocks import FrozenModel
-from dragoman.canonical.frozen import FrozenDict, FrozenList, Names, NameSet, TextMap, freeze
-from dragoman.canonical.guard import Count, Text
+from dragoman.canonical.frozen import FrozenDict, FrozenList, Names, TextMap, freeze
+from dragoman.canonical.guard import Count, NameSet, Text
 
 
 class SubjectType(StrEnum):

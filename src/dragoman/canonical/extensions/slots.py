@@ -14,8 +14,8 @@ from pydantic import AwareDatetime, Field, model_validator
 from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.extensions.headers import is_sensitive
 from dragoman.canonical.extensions.security import SecurityExtension, SubjectType
-from dragoman.canonical.frozen import FrozenDict, FrozenList, FrozenObject, FrozenObjects, Names, NameSet, TextMap
-from dragoman.canonical.guard import Count, JsonObject, Text
+from dragoman.canonical.frozen import FrozenDict, FrozenList, FrozenObject, FrozenObjects, Names, TextMap
+from dragoman.canonical.guard import Count, JsonObject, NameSet, Text
 
 
 class ToolMetadata(FrozenModel):

@@ -11,7 +11,7 @@ from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import RequestError
-from dragoman.canonical.blocks import ToolUseBlock
+from dragoman.canonical.blocks import ToolUseBlock, has_only_texts
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.headers import SENSITIVE_HEADERS, is_sensitive
 from dragoman.canonical.extensions.message_labels import carried_labels
@@ -380,7 +380,7 @@ class PolicyState:
     def _note(self, message: Message, *, old: bool = False) -> None:
         """Record what a message that comes in calls, and its labels."""
         self._note_calls(message)
-        if self.has_data_policies or carried_labels(message):
+        if self.has_data_policies or message.metadata.labels or not has_only_texts(message.content):
             self._add_labels(message, old=old)
 
     def _note_calls(self, message: Message) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from dragoman.canonical.usage import CostStatus, Usage
+from dragoman.canonical.usage import CostStatus, Usage, combine_statuses
 from dragoman.pricing.quote import EXACT
 
 
@@ -36,12 +36,7 @@ class CostLine:
     @property
     def status(self) -> CostStatus:
         """Free if all are free, priced if all are known, unpriced if none is, otherwise partial."""
-        found = {status for status, count in self.statuses.items() if count}
-        if found <= {CostStatus.FREE}:
-            return CostStatus.FREE
-        if found <= {CostStatus.FREE, CostStatus.PRICED}:
-            return CostStatus.PRICED
-        return CostStatus.UNPRICED if found == {CostStatus.UNPRICED} else CostStatus.PARTIAL
+        return combine_statuses(status for status, count in self.statuses.items() if count)
 
     def __str__(self) -> str:
         """Format the cost to the millionth of a dollar. Unknown is spelled out, never shown as 0."""

@@ -4,7 +4,6 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, Literal, NoReturn
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.canonical.blocks import TextBlock
 from dragoman.canonical.extensions.message_labels import labels_at_end, labels_of_messages, read_labels
 from dragoman.canonical.log import get_logger, one_line
 from dragoman.canonical.message import Message, Role
@@ -39,8 +38,7 @@ class NoPolicy:
 
     def adopt(self, prompt: Message) -> Message:
         """Take over the labels of a prompt. Raises ConfigurationError if nothing reads them."""
-        if prompt.metadata.labels or any(type(block) is not TextBlock for block in prompt.content):
-            self._add((prompt,))
+        self._add((prompt,))
         return prompt
 
     def restore(self, history: Sequence[Message]) -> None:

@@ -70,9 +70,8 @@ class PolicyMiddleware:
             return replace(outcome, partial=kept, billed=outcome.partial if kept is None else None)
         return outcome
 
-    def _note_kept(self, keep: Keep) -> Generator[Effect, Any, Any]:
+    def _note_kept(self, keep: Keep) -> None:
         self._hooks.note_kept(keep.messages)
-        return (yield keep)
 
     def _note_reply(self, send: Send, outcome: SendOutcome) -> SendOutcome:
         """Record a reply that no plugin judges."""
@@ -111,7 +110,7 @@ _HANDLERS: dict[type[Any], Callable[[PolicyMiddleware, Any], Generator[Effect, A
     RunTools: PolicyMiddleware._check_calls,
     Keep: PolicyMiddleware._check_kept,
 }
-_HANDLERS_WITHOUT_PLUGINS: dict[type[Any], Callable[[PolicyMiddleware, Any], Generator[Effect, Any, Any]]] = {
+_HANDLERS_WITHOUT_PLUGINS: dict[type[Any], Callable[[PolicyMiddleware, Any], Generator[Effect, Any, Any] | None]] = {
     Admit: PolicyMiddleware._admit,
     RunTools: PolicyMiddleware._check_calls,
     Keep: PolicyMiddleware._note_kept,

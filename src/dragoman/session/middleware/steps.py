@@ -154,7 +154,8 @@ class TurnSteps:
                 yield from self._checked(run, self._effect(partial(self.save_rest, touch=True)))
             case Send(new_messages=tuple(messages)):
                 run.sent = True
-                if not run.begun or self._is_new(messages):
+                known = set() if self.turn is None else {message.id for message in self.turn.prompt}
+                if not (run.begun and {message.id for message in messages} <= known):
                     yield from self._step(run, prompt=messages)
                 outcome = yield effect
                 if isinstance(outcome, (Failed, Broken)):
@@ -257,10 +258,6 @@ class TurnSteps:
     def _note(self, progress: Mapping[str, CallProgress]) -> None:
         if self.turn is not None:
             self.turn = replace(self.turn, calls={**self.turn.calls, **progress})
-
-    def _is_new(self, messages: Sequence[Message]) -> bool:
-        asked = () if self.turn is None else self.turn.prompt
-        return not {message.id for message in messages} <= {message.id for message in asked}
 
     def _merge_prompt(self, turn: OpenTurn, prompt: Sequence[Message]) -> tuple[Message, ...]:
         """Return the prompt of the turn with these messages, which carry the labels of the conversation."""

@@ -38,7 +38,7 @@ from dragoman.session import cost
 from dragoman.session.effects import AbandonedTurnError, Admit, Choose, Effect, Keep, RunTools, Send, ToolRun, Turn
 from dragoman.session.history import History
 from dragoman.session.preview import Preview
-from dragoman.session.routes import Route
+from dragoman.session.turn.routes import Route
 from dragoman.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -218,7 +218,8 @@ class Telemetry:
                 continue
             call_event = self._open_calls.pop(result.tool_use_id, None)
             if run.fault == "validation_error":
-                self._emit(partial(_invalid_input_payload, run), parent=call_event)
+                invalid = partial(ToolInputInvalid, tool_name=run.call.name, validation_errors=(run.refusal,))
+                self._emit(invalid, parent=call_event)
             payload = _tool_failure_payload if result.is_error else _tool_success_payload
             self._emit(partial(payload, result, run), parent=call_event, attachment=result)
 
@@ -226,7 +227,8 @@ class Telemetry:
         """Report the calls that got no result."""
         open_calls, self._open_calls = self._open_calls, {}
         for call_id, call_event in open_calls.items():
-            self._emit(partial(_tool_cancelled_payload, call_id), parent=call_event)
+            words = {"error_class": "cancelled", "error_message": _FAULT_MESSAGES["cancelled"]}
+            self._emit(partial(ToolFailed.model_validate, {"tool_use_id": call_id, **words}), parent=call_event)
 
     def _attempt_payload(self, send: Send) -> Payload:
         return LlmCallStarted(
@@ -285,14 +287,6 @@ def _route_payload(route: Route) -> Payload:
     if route.decision is None:
         return own_model_event(route.record.chosen_model, route.record.reason)
     return to_event(route.decision, route.elapsed_ms)
-
-
-def _invalid_input_payload(run: ToolRun) -> Payload:
-    return ToolInputInvalid(tool_name=run.call.name, validation_errors=(run.refusal,))
-
-
-def _tool_cancelled_payload(call_id: str) -> Payload:
-    return ToolFailed(tool_use_id=call_id, error_class="cancelled", error_message=_FAULT_MESSAGES["cancelled"])
 
 
 def _tool_failure_payload(result: ToolResultBlock, run: ToolRun) -> Payload:

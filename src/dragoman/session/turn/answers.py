@@ -3,14 +3,14 @@ with the calls of it that may run again."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import CallNotPendingError, RequestError
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
-from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
+from dragoman.canonical.message import Message, Role
 from dragoman.session.cost import Cost, total_cost
 from dragoman.session.effects import RunTools
-from dragoman.session.history import History
+from dragoman.session.history import History, next_step
 from dragoman.tools.calls import PreparedCall, error_result, result_from_elsewhere
 from dragoman.tools.toolbox import Toolbox
 
@@ -108,21 +108,6 @@ class Answers:
     rest_waits: bool = True
     labels: Mapping[str, set[str]] = field(default_factory=dict)
     """The security labels of the results, by call id."""
-
-
-def next_step(reply: Message) -> Literal["ask_again", "run_calls", "end"]:
-    """Return what follows a reply. One that its provider paused is sent back as it came, and the provider goes on.
-
-    A reply that reached its length limit may end in an incomplete call, which is answered with an error so that the
-    model can try again. Nothing is run after a refusal, or when the context is full and no result would fit.
-    """
-    metadata = reply.metadata
-    if metadata.status is not MessageStatus.COMPLETE:
-        return "end"
-    if metadata.stop_reason is StopReason.PAUSE:
-        return "ask_again"
-    ended = metadata.stop_reason in (StopReason.REFUSAL, StopReason.CONTEXT_OVERFLOW)
-    return "run_calls" if reply.tool_uses and not ended else "end"
 
 
 def pending_calls(messages: Sequence[Message]) -> tuple[ToolUseBlock, ...]:

@@ -13,9 +13,8 @@ from dragoman.adapter.errors import ConfigurationError, ProviderError, RequestEr
 from dragoman.adapter.losses import log_losses
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.attempt.reply_reader import ReplyReader, apply_stages
-from dragoman.canonical.blocks import ToolResultBlock
+from dragoman.canonical.blocks import ToolResultBlock, has_only_texts
 from dragoman.canonical.events import MessageComplete, ToolProgress
-from dragoman.canonical.extensions.message_labels import with_message_labels
 from dragoman.canonical.message import Message, Role
 from dragoman.configuration.transports import TransportT
 from dragoman.effects import Perform, Work, call, in_thread, next_of, within
@@ -34,15 +33,15 @@ from dragoman.session.effects import (
     Wait,
 )
 from dragoman.session.reply import Reply
-from dragoman.session.turn.answers import CallResults, prepare_calls
-from dragoman.session.turn.planner import TurnPlanner
-from dragoman.session.turn.run import TurnRun
-from dragoman.tools.calls import PreparedCall, apply_decision, error_result
+from dragoman.session.stored import StoredConversation
+from dragoman.session.turn.planner import TurnRun
 
 if TYPE_CHECKING:
     from dragoman.policy import Declassification
-    from dragoman.session.compaction import CompactionPlace
-    from dragoman.tools.call_runner import TimedResult
+    from dragoman.session.turn.answers import CallResults
+    from dragoman.session.turn.compaction import CompactionPlace
+    from dragoman.tools.call_runner import CallRunner, TimedResult
+    from dragoman.tools.calls import PreparedCall
 
 TURN_IN_PROGRESS = "the session is in the middle of a turn and runs one at a time: use another session for a second one"
 
@@ -56,7 +55,7 @@ Steps = Generator[Any, Any, None]
 """Work that also yields the events of a turn, as they arrive together."""
 
 
-class TurnDriver(TurnPlanner[TransportT], Generic[TransportT]):
+class TurnDriver(StoredConversation[TransportT], Generic[TransportT]):
     """A conversation that runs its turns."""
 
     def _ask(
@@ -65,7 +64,7 @@ class TurnDriver(TurnPlanner[TransportT], Generic[TransportT]):
         options: TurnOptions,
         output: Any,
         model: str | None,
-        results: CallResults | None = None,
+        results: "CallResults | None" = None,
     ) -> Work[Reply[Any]]:
         run = self._start_turn(prompt, options, output, stream=False, model=model, results=results)
         yield from self._run(run)
@@ -153,8 +152,8 @@ class TurnDriver(TurnPlanner[TransportT], Generic[TransportT]):
                 case Choose():
                     outcome = effect.choose()
                 case Read():
-                    read = partial(self._files.inline, effect.history, effect.adapter)
-                    outcome = (yield in_thread(read)) if self._files.can_fetch else read()
+                    read = partial(self._request_history.read, effect.history, effect.adapter)
+                    outcome = (yield in_thread(read)) if self._request_history.can_fetch else read()
                 case RunTools():
                     outcome = yield from self._run_tools(run, effect)
                 case Keep():
@@ -252,11 +251,14 @@ class TurnDriver(TurnPlanner[TransportT], Generic[TransportT]):
 
     def _run_tools(self, run: TurnRun, effect: RunTools) -> Generator[Any, Any, list[ToolRun]]:
         """Return the runs of the calls that have a result. Yield their progress, if the caller may see it."""
+        from dragoman.session.turn.answers import prepare_calls  # imported late: many turns call no tool
+
         prepared = list(prepare_calls(effect, self.toolbox, is_judged=self.config.policy is not None))
         for index, each in enumerate(prepared):
             prepared[index] = yield from self._approve_call(each)
         runner = self._call_runner(run)
-        if run.events is None or not self._may_report(effect):
+        # With a policy nobody sees progress: no plugin judges it.
+        if run.events is None or self.config.policy is not None or not self.toolbox.may_report(effect.calls):
             timed = yield Perform(partial(runner.run, prepared), partial(runner.run_async, prepared))
         else:
             reported: Any = (
@@ -267,27 +269,42 @@ class TurnDriver(TurnPlanner[TransportT], Generic[TransportT]):
         for ready, (result, seconds) in zip(prepared, timed, strict=True):
             if isinstance(result, ToolResultBlock):
                 end = partial(self._end_call, effect.adapter, ready, result, seconds)
-                runs.append((yield in_thread(end)) if self._files.can_fetch else end())
+                runs.append((yield in_thread(end)) if self._request_history.can_fetch else end())
         return runs
 
-    def _approve_call(self, prepared: PreparedCall) -> Work[PreparedCall]:
+    def _call_runner(self, run: TurnRun) -> "CallRunner":
+        if run.calls is None:
+            from dragoman.tools.call_runner import CallRunner  # as above
+
+            reasons, most = self._history.reasons_to_wait, self.config.max_parallel_tools
+            run.calls = CallRunner(self._new_call_context, most, later=reasons, log=self._steps)
+        return run.calls
+
+    def _approve_call(self, prepared: "PreparedCall") -> Work["PreparedCall"]:
         if self.config.approve is None or prepared.tool is None:
             return prepared
+        from dragoman.tools.calls import apply_decision  # as above
+
         return apply_decision(prepared, (yield call(self.config.approve, prepared.call, prepared.tool.definition)))
 
-    def _end_call(self, adapter: Adapter, prepared: PreparedCall, result: ToolResultBlock, seconds: float) -> ToolRun:
+    def _end_call(self, adapter: Adapter, prepared: "PreparedCall", result: ToolResultBlock, seconds: float) -> ToolRun:
         """Return the call with its result as a message, which carries the labels of what the tool returned.
 
         A result that names a file which cannot be read becomes an error: it would make every later request fail.
         """
-        files = self._files
-        try:
-            files.inline_blocks(result.content, files.inlined_kinds(adapter.capabilities))
-        except RequestError as error:
-            result = error_result(result.tool_use_id, str(error))
+        if not has_only_texts(result.content):
+            files = self._request_history.files
+            try:
+                files.inline_blocks(result.content, files.inlined_kinds(adapter.capabilities))
+            except RequestError as error:
+                from dragoman.tools.calls import error_result  # as above
+
+                result = error_result(result.tool_use_id, str(error))
         latency_ms = None if prepared.tool is None else max(round(seconds * 1000), 0)
         message = self._factory.tool_message(result)
         if prepared.labels:
+            from dragoman.canonical.extensions.message_labels import with_message_labels  # as above
+
             message = with_message_labels(message, frozenset(prepared.labels))
         return ToolRun(prepared.call, message, latency_ms, prepared.fault, prepared.refusal)
 

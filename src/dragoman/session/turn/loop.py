@@ -34,12 +34,13 @@ from dragoman.session.effects import (
     Turn,
     Wait,
 )
-from dragoman.session.routes import Route
-from dragoman.session.turn.answers import Answers, next_step
+from dragoman.session.history import next_step
+from dragoman.session.turn.routes import Route
 from dragoman.transport.retry import RetryState
 
 if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions
+    from dragoman.session.turn.answers import Answers
 
 logger = get_logger("dragoman.transport")
 
@@ -53,7 +54,8 @@ class Requests:
 
     tools: tuple[ToolDefinition, ...]
     options: AdapterOptions
-    new_context: Callable[[Route], RequestContext]
+    new_context: Callable[..., RequestContext]
+    """Returns the context of one attempt, from its ``model`` and ``routing``."""
     new_retries: Callable[[Adapter], RetryState]
     record_billed: Callable[..., object]
     """Receives a reply that is not kept and may have been billed, and the error that broke it, if any."""
@@ -72,7 +74,7 @@ class TurnPlan:
     """Returns the history to send, without the prompt. It is called after the model is chosen."""
     requests: Requests
     max_rounds: int
-    answers: Callable[[], Answers] | None = None
+    answers: "Callable[[], Answers] | None" = None
     """Returns the results of calls that wait, for a turn that goes on with them. Raises CallNotPendingError. None if no
     call waits."""
     save: Perform | None = None
@@ -102,7 +104,7 @@ def run_turn(plan: TurnPlan) -> Turn:
     route: Route = yield Choose(partial(plan.choose, prompt))
     if plan.answers is not None and not (yield from _keep_answers(plan.answers(), plan.save, route)):
         return
-    requests, new_messages = plan.requests, route.prompt
+    requests, new_messages = plan.requests, prompt if route.prompt is None else route.prompt
     history = [*plan.history(), *new_messages]
     is_first = True
     while rounds > 0:
@@ -114,8 +116,7 @@ def run_turn(plan: TurnPlan) -> Turn:
         *_, reply = yield Keep((*new_messages, reply), ends_turn=ends_turn)
         history.append(reply)
         is_first = False
-        step = next_step(reply)
-        if step == "ask_again":
+        if (step := next_step(reply)) == "ask_again":
             new_messages, rounds = (), rounds - 1
             continue
         if step == "run_calls":
@@ -149,7 +150,7 @@ def _too_many_rounds(plan: TurnPlan, reply: Message) -> TurnLimitError:
     )
 
 
-def _keep_answers(answers: Answers, save: Perform | None, route: Route) -> Generator[Effect, Any, bool]:
+def _keep_answers(answers: "Answers", save: Perform | None, route: Route) -> Generator[Effect, Any, bool]:
     """Keep results that come from elsewhere, and run the other calls. Return whether all calls of the reply have one
     now.
 
@@ -227,7 +228,7 @@ def _request_with_retries(
         messages: Sequence[Message] = yield Read(route.adapter, history)
         outcome: SendOutcome = yield Send(
             adapter=route.adapter,
-            context=requests.new_context(route),
+            context=requests.new_context(model=route.record.chosen_model, routing=route.record),
             history=history,
             messages=messages,
             tools=requests.tools,
@@ -238,7 +239,7 @@ def _request_with_retries(
         )
         match outcome:
             case Replied():
-                route.report_outcome(None)
+                _report_outcome(route, None)
                 return outcome.message
             case Abandoned():
                 if outcome.partial is not None and new_messages is not None:
@@ -257,9 +258,15 @@ def _request_with_retries(
                 options = _without_reference(options, lost, route.adapter.provider)
                 continue
             if isinstance(error, ProviderError):
-                route.report_outcome(error)
+                _report_outcome(route, error)
             raise _RequestFailedError(error, seen=seen)
         yield Wait(wait, retries.timing)
+
+
+def _report_outcome(route: Route, error: ProviderError | None) -> None:
+    """Report to the router how a call ended, retries included; None is success."""
+    if (router := route.routes.router) is not None:
+        router.availability.report(route.record.chosen_model, error, route.routes.clock())
 
 
 class _HeldReply:

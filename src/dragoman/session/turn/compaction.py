@@ -16,11 +16,11 @@ from typing import Literal
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import CompactionError, ConfigurationError
-from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.blocks import ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.session.effects import Admit, Choose, Keep, Turn
-from dragoman.session.routes import Route
 from dragoman.session.turn.loop import Requests, request_reply
+from dragoman.session.turn.routes import Route
 
 Size = Callable[[Sequence[Message]], int]
 """Estimates the tokens of some messages."""
@@ -141,14 +141,10 @@ def _link_keys(message: Message) -> Iterator[tuple[str, str]]:
     """Yield the keys that link a message to others, apart from tool calls."""
     yield "id", message.id
     for block in message.content:
-        yield from _links(block)
-
-
-def _links(block: ContentBlock) -> Iterator[tuple[str, str]]:
-    for name in _LINKS:
-        value = getattr(block, name, None)
-        if isinstance(value, str) and value:
-            yield name, value
+        for name in _LINKS:
+            value = getattr(block, name, None)
+            if isinstance(value, str) and value:
+                yield name, value
 
 
 CompactionPlace = Literal["model", "provider"]
@@ -207,8 +203,11 @@ def run_compaction(compaction: Compaction) -> Turn:
     if summary_limit < _MIN_SUMMARY_TOKENS:
         raise CompactionError(_too_large_message(compaction, target, split))
     useful_limit = max(_SHORT_SUMMARY_TOKENS, min(_token_counter(writer)(split.summarized), MAX_SUMMARY_TOKENS))
-    summary_limit = min(summary_limit, useful_limit, _max_summary_tokens(writer))
-    prompt = compaction.new_prompt(_summary_prompt(compaction.instructions))
+    facts = writer.capabilities
+    # Most of the writer's window is for the input.
+    summary_limit = min(summary_limit, useful_limit, facts.max_output_tokens, facts.max_context_tokens // 4)
+    asked = [SUMMARY_PROMPT] if compaction.instructions is None else [SUMMARY_PROMPT, compaction.instructions]
+    prompt = compaction.new_prompt("\n\n".join(asked))
     asking = replace(requests, options=_summary_options(requests, summary_limit))
     free_tokens = _free_tokens(writer, asking, [*split.lead, prompt])
     earlier: tuple[Message, ...] = ()
@@ -278,11 +277,6 @@ def _token_counter(adapter: Adapter) -> Size:
     return lambda messages: adapter.estimate_input_tokens(messages, ()) - overhead
 
 
-def _max_summary_tokens(adapter: Adapter) -> int:
-    """Return the tokens that a summary by this model may take; most of its window is for the input."""
-    return min(adapter.capabilities.max_output_tokens, adapter.capabilities.max_context_tokens // 4)
-
-
 def _summary_options(requests: Requests, limit: int | None) -> AdapterOptions:
     """Return the session's options without those that shape or end an answer. The provider chooses the reasoning,
     because a budget for it might be larger than the summary."""
@@ -298,10 +292,6 @@ def _summary_options(requests: Requests, limit: int | None) -> AdapterOptions:
         thinking_budget=None,
         strict_prefix=False,  # a chunk of a history is not a prefix of it
     )
-
-
-def _summary_prompt(instructions: str | None) -> str:
-    return SUMMARY_PROMPT if instructions is None else f"{SUMMARY_PROMPT}\n\n{instructions}"
 
 
 def _to_summary(reply: Message, summarized: Sequence[Message]) -> Message:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
-from dragoman.adapter.errors import DragomanError, ProviderError
+from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.ids import ModelId
 from dragoman.canonical.message import Message
@@ -25,18 +25,13 @@ class Route:
     adapter: Adapter
     record: RoutingDecisionRecord
     routes: "Routes"
-    prompt: tuple[Message, ...] = ()
-    """The prompt without the mention of a model."""
+    prompt: tuple[Message, ...] | None = None
+    """The prompt without the mention of a model; None if it stays as it is."""
     decision: "RouteDecision | None" = None
     """None if the session's own model answers."""
     has_fallbacks: bool = False
     elapsed_ms: float = 0.0
     """The duration of the decision."""
-
-    def report_outcome(self, error: ProviderError | None) -> None:
-        """Report to the router how a call ended, retries included; None is success."""
-        if self.routes.router is not None:
-            self.routes.router.availability.report(self.record.chosen_model, error, self.routes.clock())
 
     @property
     def may_reject(self) -> bool:
@@ -81,9 +76,10 @@ class Routes:
         """Return the adapter of a model id or of an alias of the router. Raises UnknownProviderError."""
         return get_adapter(model if self.router is None else self.router.aliases.resolve(model))
 
-    def own_route(self, adapter: Adapter, prompt: tuple[Message, ...] = ()) -> Route:
-        """Return the route of the session's own model, without asking the router."""
-        return Route(adapter=adapter, record=_own_record(adapter.provider, adapter.model), routes=self, prompt=prompt)
+    def own_route(self, model: str) -> Route:
+        """Return the route of a model that the session is set to, without asking the router. Raises as `find`."""
+        adapter = self.find(model)
+        return Route(adapter=adapter, record=_own_record(adapter.provider, adapter.model), routes=self)
 
     def for_turn(
         self,
@@ -109,11 +105,9 @@ class Routes:
         assert route.decision is not None
         return replace(route, prompt=route.decision.without_mention(prompt), has_fallbacks=True)
 
-    def for_summary(self, sticky: Adapter | None) -> Route:
-        """Return the route of the model that writes summaries: the session's model, or the router's choice for a short
-        text, because the history itself may fit no model."""
-        if sticky is not None:
-            return self.own_route(sticky)
+    def for_summary(self) -> Route:
+        """Return the router's choice for a short text, which is the model that writes summaries if the session has
+        none: the history itself may fit no model."""
         from dragoman.routing import RouteRequest
 
         route = self._decide(lambda router: router.choose(RouteRequest(**self.facts())))
