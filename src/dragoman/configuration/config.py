@@ -169,9 +169,10 @@ class ClientConfig:
         for name in ("options", "router", "prices", "extensions"):
             if merged.get(name) is None:
                 merged[name] = getattr(self, name)
-        budgets = merged.get("budgets", ())
-        check_settings({"budgets": budgets})
-        merged["budgets"] = (*self.budgets, *read_budgets(budgets, "session"))
+        merged["budgets"] = self.budgets
+        if "budgets" in settings:
+            check_settings({"budgets": settings["budgets"]})
+            merged["budgets"] = (*self.budgets, *read_budgets(settings["budgets"], "session"))
         return merged
 
 

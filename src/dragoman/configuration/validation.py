@@ -83,7 +83,10 @@ def check_class(name: str, value: Any) -> None:
 def _check_list(name: str, value: Any) -> None:
     """Raise ConfigurationError if the value is not a list, or if an element cannot be called as it should be. A single
     object is not accepted in place of a list."""
-    if isinstance(value, (str, bytes, Mapping, *_ELEMENT_CLASSES[name])) or not isinstance(value, Iterable):
+    is_list = type(value) is tuple or type(value) is list  # as nearly all are, and an abstract class is asked slowly
+    if not is_list and (
+        isinstance(value, (str, bytes, Mapping, *_ELEMENT_CLASSES[name])) or not isinstance(value, Iterable)
+    ):
         raise ConfigurationError(f"{name} must be a list, not {_describe(value)}: write {name}=[...]")
     if name == "middleware":
         for each in value:

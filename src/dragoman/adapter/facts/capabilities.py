@@ -106,7 +106,7 @@ class ToolNameRule(FrozenModel):
         """Whether the provider accepts the name."""
         if not self.pattern:
             return True
-        return len(name) <= self.max_length and _compile(self.pattern).fullmatch(name) is not None
+        return len(name) <= self.max_length and _matches(self.pattern, name)
 
     def make_legal(self, name: str) -> str:
         """Return the name, or a legal one: its plain characters and a digest of the whole name."""
@@ -117,9 +117,9 @@ class ToolNameRule(FrozenModel):
         return f"t_{plain}_{digest}" if not plain[:1].isalpha() else f"{plain}_{digest}"
 
 
-@lru_cache(maxsize=64)  # one for each rule of the tables; the cache of re takes longer
-def _compile(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.ASCII)
+@lru_cache(maxsize=4096)  # an agent sends the same names with each request
+def _matches(pattern: str, name: str) -> bool:
+    return re.compile(pattern, re.ASCII).fullmatch(name) is not None
 
 
 class ThinkingPolicy(FrozenModel):
