@@ -16,7 +16,7 @@ from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import AuthenticationError, ConfigurationError, MissingKeyError, UnpricedModelError
 from dragoman.bulk import BulkReport, Progress, bulk, bulk_async
 from dragoman.bulk.manifest import Manifest
-from dragoman.bulk.records import Claim
+from dragoman.bulk.records import RowRecord
 from dragoman.bulk.rows import MemorySource, prompt_digest
 from dragoman.bulk.run import RunConfig
 from dragoman.limits import Limit, Limits
@@ -91,7 +91,7 @@ def test_requests_in_flight_at_a_kill_are_asked_again_and_counted(tmp_path: Path
         run(Provider(), prompts(1), _start_run(manifest, run_config, tmp_path))
     manifest = Manifest(tmp_path / "n")
     (model_no,) = manifest.open_run(RunConfig(source=MemorySource([]), models=[HAIKU]).fingerprint(), [HAIKU])
-    claims = [Claim(model_no, n, prompt_digest((f"question {n}",)), Decimal("0.25"), 7) for n in (1, 3)]
+    claims = [RowRecord(model_no, n, prompt_digest((f"question {n}",)), Decimal("0.25"), 7) for n in (1, 3)]
     manifest.save(claims)
     manifest.close()
     provider = Provider()

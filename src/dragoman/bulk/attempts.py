@@ -19,7 +19,7 @@ from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.bulk.claims import ClaimGovernor, ModelRun, PendingRow
 from dragoman.bulk.concurrency import SlotGovernor
 from dragoman.bulk.progress import ProgressTracker
-from dragoman.bulk.records import Outcome
+from dragoman.bulk.records import RowRecord
 from dragoman.bulk.requester import WorkerLostError
 from dragoman.effects import Broken, Failed, Perform, call
 from dragoman.limits import LimitReachedError, LimitsUnavailableError
@@ -159,7 +159,7 @@ class Row:
             self.retries.record_failure(error, {})
             raise
 
-    async def failed(self, error: DragomanError, text: str | None = None) -> Outcome | None:
+    async def failed(self, error: DragomanError, text: str | None = None) -> RowRecord | None:
         """Return the outcome of a row that failed, with ``text`` in place of the error's own; None if the run stopped
         first, and a later call sends the row. Raises the error if every row would meet it."""
         is_lost = isinstance(error, WorkerLostError) and self.run.tracker.stopped is not None

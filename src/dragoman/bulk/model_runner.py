@@ -23,7 +23,7 @@ from dragoman.adapter.wire import WireResponse
 from dragoman.attempt.attempt import Attempt, exchange_whole, run_attempts
 from dragoman.bulk.attempts import Row, RunStoppedError
 from dragoman.bulk.claims import ModelRun, PendingRow
-from dragoman.bulk.records import KnownRow, Outcome, State
+from dragoman.bulk.records import RowRecord, State
 from dragoman.bulk.rows import Row as SourceRow
 from dragoman.bulk.rows import RowReader, Source, build_messages, prompt_digest
 from dragoman.canonical.message import Message
@@ -113,7 +113,7 @@ class ModelRunner:
                 yield each
             first += len(chunk)
 
-    def _pending_in(self, first: int, chunk: list[SourceRow], known: dict[int, KnownRow]) -> Iterator[PendingRow]:
+    def _pending_in(self, first: int, chunk: list[SourceRow], known: dict[int, RowRecord]) -> Iterator[PendingRow]:
         for row_no, row in enumerate(chunk, first):
             texts: tuple[str, ...] = ()
             labels: frozenset[str] = frozenset()
@@ -171,12 +171,12 @@ class ModelRunner:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failure = self._failure or error
 
-    def _end_row(self, row: Row, outcome: Outcome | None) -> None:
+    def _end_row(self, row: Row, outcome: RowRecord | None) -> None:
         row.close()
         self.tracker.finish_request(self.requester.model, outcome)
 
     async def _run_row(self, row: Row, messages: list[Message]) -> None:
-        outcome: Outcome | None = None
+        outcome: RowRecord | None = None
         try:
             if row.pending.error is not None:
                 outcome = await row.failed(row.pending.error)
@@ -185,11 +185,11 @@ class ModelRunner:
             else:
                 outcome = await self._request(row, messages)
             if outcome is not None:
-                await self.write_batcher.save_outcome(outcome)
+                await self.write_batcher.save(outcome)
         finally:
             self._end_row(row, outcome)
 
-    async def _request(self, row: Row, messages: list[Message]) -> Outcome | None:
+    async def _request(self, row: Row, messages: list[Message]) -> RowRecord | None:
         """Ask until there is a valid answer or a permanent error; None if the run stops first."""
         check = self.model_run.new_check()
         try:
