@@ -15,10 +15,10 @@ from dragoman import Budget, Client
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import AuthenticationError, ConfigurationError, MissingKeyError, UnpricedModelError
 from dragoman.bulk import BulkReport, Progress, bulk, bulk_async
-from dragoman.bulk.manifest import Manifest
-from dragoman.bulk.records import RowRecord
+from dragoman.bulk.config import RunConfig
+from dragoman.bulk.manifest.manifest import Manifest
+from dragoman.bulk.manifest.records import RowRecord
 from dragoman.bulk.rows import MemorySource, prompt_digest
-from dragoman.bulk.run import RunConfig
 from dragoman.limits import Limit, Limits
 from dragoman.transport import RetryPolicy
 from tests.bulk.provider import HAIKU, SONNET, Provider, error_reply, number, reply

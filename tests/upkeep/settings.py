@@ -79,7 +79,7 @@ SESSION = Declaration("session/config.py", "SessionConfig", omit=("own_providers
 CLIENT = Declaration(
     "configuration/config.py", "ClientConfig", omit=("connections", "lifetime", "on_billed", "plain_session")
 )
-RUN = Declaration("bulk/run.py", "RunConfig", omit=("source", "models", "controller", "identity", "output_retries"))
+RUN = Declaration("bulk/config.py", "RunConfig", omit=("source", "models", "controller", "identity", "output_retries"))
 NEW_SESSION = Declaration("session/config.py", "NewSessionSettings")
 PROVIDER_OF_SESSION = Declaration("session/config.py", "SessionSettings")
 TURN = Declaration("session/config.py", "TurnOptions")

@@ -22,10 +22,10 @@ from dragoman.adapter.errors import (
     UnpricedModelError,
 )
 from dragoman.batch import AsyncBatches, BatchError, BatchRequest
-from dragoman.batch.results import BatchResult
-from dragoman.bulk.claims import ModelRun, PendingRow
+from dragoman.batch.results import BatchPrices, BatchResult
+from dragoman.bulk.claims import PendingRow
+from dragoman.bulk.manifest.records import NOTHING_PAID, LostRequest, RowRecord, RowUsage, State
 from dragoman.bulk.model_runner import ModelRunner
-from dragoman.bulk.records import NOTHING_PAID, LostRequest, RowRecord, RowUsage, State
 from dragoman.bulk.rows import Source, build_messages
 from dragoman.canonical.message import Message
 from dragoman.limits import LimitReachedError
@@ -33,7 +33,6 @@ from dragoman.limits.bounds import max_usage
 from dragoman.limits.budget import Budgets, Spend
 from dragoman.limits.reservation import Reservation
 from dragoman.output.errors import OutputError
-from dragoman.pricing import PriceTable
 
 MAX_BATCH_ROWS = 2_000
 """Rows of one batch: its requests are in memory while it is submitted."""
@@ -41,36 +40,22 @@ _SAVE_SIZE = 256
 
 
 class BatchRunner(ModelRunner):
-    """``wait`` says whether to wait until the batches have ended; ``poll_every`` is seconds. ``identity`` are the ids
-    of the user and the team that pay."""
-
-    def __init__(
-        self,
-        model_run: ModelRun,
-        *,
-        wait: bool,
-        poll_every: float,
-        identity: tuple[str | None, str | None],
-        prices: PriceTable,
-        **shared: Any,
-    ) -> None:
-        super().__init__(model_run, **shared)
-        self._wait, self._poll_every = wait, poll_every
-        self._identity, self._prices = identity, prices
+    """Submits batches, and waits until they have ended if the run is to wait."""
 
     async def run(self, rows: Source) -> None:
-        requester = self.requester
+        requester, config, prices = self.requester, self.model_run.config, self.model_run.prices
+        assert isinstance(prices, BatchPrices)
         if requester.adapter.batch_api is None:
             raise ConfigurationError(f"{requester.model} has no batch API: run it without batch")
         # The run counts the budgets and has chosen the prices.
-        client = self.client.with_(budgets=(), limits=self.model_run.limits, prices=None)
+        client = config.client.with_(budgets=(), limits=config.limits, prices=None)
         providers = {requester.adapter.provider: requester.settings}
         async with AsyncBatches(
             requester.model,
             options=requester.options,
-            prices=self._prices,
-            user_id=self._identity[0],
-            team_id=self._identity[1],
+            prices=prices.table,
+            user_id=config.identity[0],
+            team_id=config.identity[1],
             client=client,
             providers=providers,
         ) as batches:
@@ -81,9 +66,9 @@ class BatchRunner(ModelRunner):
                     await self._submit(batches, chunk)
                     if self.tracker.stopped is not None:
                         break
-                while self._wait and await self._fetch_ended(batches):
-                    await asyncio.sleep(self._poll_every)
-                if self.tracker.stopped is not None or not self._wait or not await self._read_manifest("has_invalid"):
+                while config.wait and await self._fetch_ended(batches):
+                    await asyncio.sleep(config.poll_every)
+                if self.tracker.stopped is not None or not config.wait or not await self._read_manifest("has_invalid"):
                     break
                 self._retry_errors = False  # those rows have been sent
         if self.tracker.stopped is None and await self._read_manifest("pending_batches"):
@@ -117,7 +102,7 @@ class BatchRunner(ModelRunner):
 
     async def _submit(self, batches: AsyncBatches, chunk: list[PendingRow]) -> None:
         """Submit as much of the chunk as the budget allows."""
-        self.client.lifetime.check()
+        self.model_run.config.client.lifetime.check()
         requests: list[BatchRequest] = []
         claims: list[RowRecord] = []
         reservations: dict[str, Reservation] = {}

@@ -10,22 +10,22 @@ from typing import Any, NamedTuple
 from dragoman.adapter.contract import Prices
 from dragoman.adapter.errors import DragomanError, NetworkError, ProviderError
 from dragoman.bulk.concurrency import ConcurrencyController
-from dragoman.bulk.manifest import now_micros
-from dragoman.bulk.progress import ProgressTracker
-from dragoman.bulk.records import (
+from dragoman.bulk.config import RunConfig
+from dragoman.bulk.manifest.manifest import now_micros
+from dragoman.bulk.manifest.records import (
     LostRequest,
     RowRecord,
     RowUsage,
     State,
     sum_known,
 )
+from dragoman.bulk.manifest.write_batcher import WriteBatcher
+from dragoman.bulk.progress import ProgressTracker
 from dragoman.bulk.requester import Requester, WorkerLostError
-from dragoman.bulk.rows import prompt_digest
-from dragoman.bulk.write_batcher import WriteBatcher
+from dragoman.bulk.rows import RowReader, prompt_digest
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus
 from dragoman.effects import Abandoned, Broken, Failed, Perform, Replied, SendOutcome, call
-from dragoman.limits import Limits
 from dragoman.limits.budget import Budgets
 from dragoman.limits.reservation import MaxUsage, MeasureUsage, Reservation, is_billed, usage_of
 from dragoman.output.answer_type import AnswerForm
@@ -74,8 +74,10 @@ class PendingRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRun:
-    """One model of a run. All models share ``tracker`` and ``estimator``."""
+    """One model of a run. All models share what is not its own: only requester, number and controller are."""
 
+    config: RunConfig
+    row_reader: RowReader
     requester: Requester
     model_no: int
     write_batcher: WriteBatcher
@@ -86,15 +88,12 @@ class ModelRun:
     """Returns the budgets of the run and of its client for one row, with all its requests: the run counts as a session,
     and a row as a turn."""
     prices: Prices
-    limits: Limits | None
     form: AnswerForm[Any] | None = None
     """What each answer has to be; None: any text."""
-    output_retries: int
-    """How often a row is asked again if its answer is not valid."""
 
     def new_check(self, tries: int = 0) -> AnswerCheck[Any] | None:
         """Return the check of a row's answers, of which ``tries`` were not valid; None if any text is one."""
-        return None if self.form is None else AnswerCheck(self.form, max(0, self.output_retries - tries))
+        return None if self.form is None else AnswerCheck(self.form, max(0, self.config.output_retries - tries))
 
     def new_claim(self, pending: PendingRow, estimate: Decimal | None) -> RowRecord:
         digest = prompt_digest(pending.texts)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import Any
 
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.errors import (
@@ -23,42 +23,31 @@ from dragoman.adapter.wire import WireResponse
 from dragoman.attempt.attempt import Attempt, exchange_whole, run_attempts
 from dragoman.bulk.attempts import Row, RunStoppedError
 from dragoman.bulk.claims import ModelRun, PendingRow
-from dragoman.bulk.records import RowRecord, State
+from dragoman.bulk.manifest.records import RowRecord, State
 from dragoman.bulk.rows import Row as SourceRow
-from dragoman.bulk.rows import RowReader, Source, build_messages, prompt_digest
+from dragoman.bulk.rows import Source, build_messages, prompt_digest
 from dragoman.canonical.message import Message
-from dragoman.configuration import ClientConfig
 from dragoman.effects import Broken, Failed, Observe, Replied, ResponseDetails, SendOutcome, Work, call, drive_async
 from dragoman.limits.bounds import max_usage
-
-if TYPE_CHECKING:  # most runs need no sessions
-    from dragoman.bulk.row_turns import RowTurns
 
 _CHUNK_ROWS = 256
 
 
 class ModelRunner:
-    """``client`` is the client of the run. ``turns`` runs each row as the turn of a session; None if nothing judges,
-    routes, reports or saves the rows."""
-
-    def __init__(
-        self,
-        model_run: ModelRun,
-        *,
-        row_reader: RowReader,
-        client: ClientConfig,
-        turns: "RowTurns | None" = None,
-        retry_errors: bool,
-    ) -> None:
+    def __init__(self, model_run: ModelRun) -> None:
         self.model_run = model_run
         self.requester = model_run.requester
         self.model_no = model_run.model_no
         self.write_batcher = model_run.write_batcher
         self.tracker = model_run.tracker
-        self.client = client
-        self._row_reader = row_reader
-        self._turns = turns
-        self._retry_errors = retry_errors
+        client = model_run.config.client
+        self._turns: Any = None
+        """Runs each row as the turn of a session, if anything judges, routes, reports or saves the rows."""
+        if any(each is not None for each in (client.policy, client.router, client.events, client.store)):
+            from dragoman.bulk.row_turns import RowTurns  # most runs need no sessions
+
+            self._turns = RowTurns(client, model_run.prices, model_run.config.identity)
+        self._retry_errors = model_run.config.retry_errors
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
         self._is_interrupted = False
@@ -119,8 +108,8 @@ class ModelRunner:
             labels: frozenset[str] = frozenset()
             row_error = None
             try:
-                texts = self._row_reader.render(row)
-                labels = self._row_reader.labels(row)
+                texts = self.model_run.row_reader.render(row)
+                labels = self.model_run.row_reader.labels(row)
             except RequestError as error:
                 row_error = error
             previous = known.get(row_no)
@@ -144,7 +133,7 @@ class ModelRunner:
         row, messages = Row(self.model_run, pending), build_messages(pending.texts) if pending.error is None else []
         self.tracker.start_request()
         try:
-            self.client.lifetime.check()
+            self.model_run.config.client.lifetime.check()
             if pending.error is None:
                 await row.take_room(partial(max_usage, self.requester.adapter, messages, (), self.requester.options))
         except BudgetExceededError as error:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.bulk.manifest import Manifest
-from dragoman.bulk.records import RowRecord, State
+from dragoman.bulk.manifest.manifest import Manifest
+from dragoman.bulk.manifest.records import RowRecord, State
 from dragoman.bulk.rows import JSON_LINES, Row, Source, connect_duckdb, protect_cell, validate_suffix
 from dragoman.output.answer_type import AnswerType
 from dragoman.pricing.analytics.usage_columns import quote_literal

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from dragoman.bulk.records import RowRecord, State
+from dragoman.bulk.manifest.records import RowRecord, State
 
 _NOTIFY_INTERVAL = 0.5
 _WINDOW = 30.0

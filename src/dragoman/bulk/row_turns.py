@@ -12,7 +12,7 @@ from dragoman.adapter.contract import Adapter, Prices
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.bulk.attempts import Row, RowRetries, RunStoppedError, is_fatal
-from dragoman.bulk.records import RowRecord
+from dragoman.bulk.manifest.records import RowRecord
 from dragoman.canonical.message import Message, Role
 from dragoman.configuration import ClientConfig
 from dragoman.open_turns import TurnStep
@@ -39,7 +39,7 @@ class RowTurns:
         async with RowSession(self, row, *system) as session:
             run, output = row.run, cast("Any", row.run.form)
             try:
-                reply = await session.ask(prompt, output=output, output_retries=run.output_retries)
+                reply = await session.ask(prompt, output=output, output_retries=run.config.output_retries)
             except StoreError:
                 await self._keep_answer(row, session)
                 raise

@@ -12,9 +12,9 @@ from pydantic import BaseModel, Field
 
 from dragoman import AdapterOptions, Budget, Client, EventBus
 from dragoman.bulk import BulkReport, bulk, bulk_async
-from dragoman.bulk.manifest import Manifest
-from dragoman.bulk.records import RowRecord, RowUsage
-from dragoman.bulk.run import RunConfig
+from dragoman.bulk.config import RunConfig
+from dragoman.bulk.manifest.manifest import Manifest
+from dragoman.bulk.manifest.records import RowRecord, RowUsage
 from dragoman.errors import AuthenticationError, RequestError
 from tests.bulk.provider import HAIKU, Provider, error_reply, number, reply
 

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
-from dragoman.bulk.manifest import Manifest
-from dragoman.bulk.records import LostRequest, RowRecord, State
+from dragoman.bulk.manifest.manifest import Manifest
+from dragoman.bulk.manifest.records import LostRequest, RowRecord, State
 from dragoman.store.errors import StoreError
 
 

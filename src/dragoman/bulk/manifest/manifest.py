@@ -32,7 +32,7 @@ from sqlalchemy import (
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.batch import BatchHandle
-from dragoman.bulk.records import (
+from dragoman.bulk.manifest.records import (
     VERSION,
     LostRequest,
     RowRecord,
