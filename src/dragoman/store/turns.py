@@ -1,6 +1,7 @@
 """The rows that a turn adds besides its messages: tool calls, the map of tool ids, and open or failed turns."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
 from hashlib import blake2b
@@ -352,15 +353,8 @@ def _content(turn: OpenTurn) -> dict[str, Any]:
     for index, message in enumerate(turn.prompt):  # how long its data may be kept is one more field
         if (retention := turn.retention.get(message.id)) is not None:
             prompt[index] = f'{prompt[index][:-1]},"{RETENTION}":{wirejson.dumps_text(retention)}}}'
-    attempts = [
-        {
-            "model": each.model,
-            "error": each.error,
-            "cost_usd": None if each.cost_usd is None else format(each.cost_usd, "f"),
-            "reply_id": each.reply_id,
-        }
-        for each in turn.attempts
-    ]
+    costs = (None if each.cost_usd is None else format(each.cost_usd, "f") for each in turn.attempts)
+    attempts = [asdict(each) | {"cost_usd": cost} for each, cost in zip(turn.attempts, costs, strict=True)]
     return {"prompt_json": f"[{','.join(prompt)}]", "attempts_json": wirejson.dumps_text(attempts)}
 
 

@@ -8,7 +8,7 @@ import pytest
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.registry import get_adapter
 from dragoman.attempt.decision import decide
-from dragoman.canonical.blocks import ImageBlock, MediaSource
+from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.effects import drive
 from dragoman.policy.errors import PolicyDeniedError
@@ -17,7 +17,8 @@ from dragoman.policy.step import OutgoingRequest
 from dragoman.routing import RouteRequest
 
 PICTURE = ImageBlock(source=MediaSource(kind="url", data="https://a.example/b.png"))
-MESSAGES = [Message(role=Role.USER, content=(PICTURE,)), Message.assistant("A cat."), Message.user("Which kind?")]
+LOOK = Message(role=Role.USER, content=(TextBlock(text="Look."), PICTURE))
+MESSAGES = [Message.user("Hi"), LOOK, Message.user("Which kind?")]
 
 
 class FakeRouter:

@@ -106,6 +106,13 @@ class TestEvents:
         reader.feed([START, ErrorEvent(ERROR, None)])
         assert reader.outcome == Broken(ERROR, None, False, details(None, 1.0))
 
+    def test_a_stream_that_cannot_be_read_has_an_unknown_cost(self) -> None:
+        reader = Reading().reader
+        reader.feed([START, ErrorEvent(UNREADABLE, None)])
+        assert isinstance(reader.outcome, Broken)
+        assert reader.outcome.partial is not None
+        assert reader.outcome.partial.metadata.status is MessageStatus.ERROR
+
     def test_an_error_that_is_not_of_a_provider_keeps_its_facts(self) -> None:
         reader, error = Reading().reader, ValueError("a bug")
         reader.feed([ErrorEvent(error, PARTIAL)])  # type: ignore[arg-type]
@@ -131,9 +138,10 @@ class TestFailures:
         reader.fail(ERROR)
         assert reader.outcome == Failed(ERROR)
 
-    def test_what_a_stage_refuses_has_arrived(self) -> None:
+    @pytest.mark.parametrize("before", [[], [TEXT], [TEXT, MORE]])
+    def test_what_a_stage_refuses_has_arrived(self, before: list[StreamEvent]) -> None:
         reader = Reading().reader
-        reader.receive([TEXT, MessageComplete(REPLY)])
+        reader.receive([*before, MessageComplete(REPLY)])
         reader.receive([TEXT])
         reader.fail(ERROR)
         assert reader.outcome == Broken(ERROR, REPLY, False, details(None, 1.0))
