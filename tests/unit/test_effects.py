@@ -401,5 +401,4 @@ class TestOutcomes:
 
     def test_the_headers_of_a_response_are_not_shown(self) -> None:
         shown = repr(ResponseDetails(200, Headers({"authorization": "secret"})))
-        assert "secret" not in shown
-        assert "attempts" not in shown
+        assert shown == "ResponseDetails(status=200, first_event_seconds=None, seconds=None)"

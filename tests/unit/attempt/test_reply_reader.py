@@ -131,6 +131,12 @@ class TestEvents:
         assert reading.reader.decoder is reading.reader.decoder is reading.decoder  # type: ignore[comparison-overlap]
         assert reading.decoder.joins is joins
 
+    def test_text_is_not_joined_by_itself(self) -> None:
+        decoder = FakeDecoder()
+        adapter: Any = SimpleNamespace(reply_decoder=lambda context: decoder)
+        assert ReplyReader(adapter, RequestContext.for_model(MODEL), lambda: 0.0).decoder is decoder  # type: ignore[comparison-overlap]
+        assert not decoder.joins
+
 
 class TestFailures:
     def test_without_a_response_the_attempt_failed(self) -> None:
