@@ -7,6 +7,7 @@ import csv
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import repeat
@@ -85,9 +86,8 @@ def join_rows(rows: Source, manifest: Manifest, models: Mapping[str, int], colum
 
 def write_rows(path: Path, rows: Iterable[Row], source: Source, columns: AnswerColumns) -> None:
     """Write the file. Raises ConfigurationError if it cannot hold the rows."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     suffix = validate_suffix(path)
-    try:
+    with write_whole(path) as temporary:
         if suffix in JSON_LINES:
             with temporary.open("w", encoding="utf-8", newline="\n") as file:
                 file.writelines(encode_json(row) + "\n" for row in rows)
@@ -102,6 +102,14 @@ def write_rows(path: Path, rows: Iterable[Row], source: Source, columns: AnswerC
                 writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
         else:
             _parquet(temporary, rows, source.types, columns.prefix)
+
+
+@contextmanager
+def write_whole(path: Path) -> Iterator[Path]:
+    """Give another path to write to. It becomes the file when the block ends, and nothing is left if it fails."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
