@@ -39,7 +39,8 @@ class RedisCounters:
         self._clock = clock
         self._async_client_class = redis.asyncio.Redis
         self._failures = (redis.RedisError, OSError)
-        self._loop_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClient] = WeakKeyDictionary()
+        self._loop_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[Any, None]]]
+        self._loop_clients = WeakKeyDictionary()
         try:
             self._client: Any = redis.Redis.from_url(self._url, **_SETTINGS)
         except ValueError:  # the URL is not shown: it may hold a password
@@ -78,9 +79,9 @@ class RedisCounters:
 
     async def close_async(self) -> None:
         """Close the connections of sync calls and of this event loop."""
-        client = self._loop_clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.end.aclose()
+        _, end = self._loop_clients.pop(asyncio.get_running_loop(), (None, None))
+        if end is not None:
+            await end.aclose()
         self.close()
 
     def _call(self, script: str, buckets: Sequence[str], *numbers: Any) -> Perform:
@@ -101,28 +102,19 @@ class RedisCounters:
     async def _loop_client(self) -> Any:
         """Return the client of this event loop, which owns its connections and closes them at its end."""
         loop = asyncio.get_running_loop()
-        client = self._loop_clients.get(loop)
-        if client is None:
-            client = _LoopClient(self._async_client_class.from_url(self._url, **_SETTINGS))
-            self._loop_clients[loop] = client
-            await anext(client.end)
-        return client.redis
+        if loop not in self._loop_clients:
+            end = _until_the_loop_ends(self._async_client_class.from_url(self._url, **_SETTINGS))
+            self._loop_clients[loop] = (await anext(end), end)
+        return self._loop_clients[loop][0]
 
 
-class _LoopClient:
-    """A client of one event loop. `asyncio.run` and its kin close every suspended async generator before they close
-    the loop: that of a sync bulk run would leave its connections open."""
-
-    def __init__(self, redis: Any) -> None:
-        self.redis = redis
-        self.end = _close_at_end(redis)
-
-
-async def _close_at_end(redis: Any) -> AsyncGenerator[None, None]:
+async def _until_the_loop_ends(client: Any) -> AsyncGenerator[Any, None]:
+    """Yield the client, and close it at the end. `asyncio.run` and its kin close every suspended async generator before
+    they close the loop: that of a sync bulk run would leave its connections open."""
     try:
-        yield
+        yield client
     finally:
-        await redis.aclose()
+        await client.aclose()
 
 
 @cache
