@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.usage import TokenUsage
 from dragoman.effects import call
 from dragoman.limits import Limit, LimitReachedError, Limits
@@ -92,6 +93,8 @@ def test_a_limit_that_is_reached_says_of_which_model() -> None:
 
 def test_a_limit_may_be_for_a_leap_year() -> None:
     assert Limit(requests=1, seconds=366 * 86_400.0).seconds == 31_622_400
+    with pytest.raises(ConfigurationError, match="at most a year"):
+        Limit(requests=1, seconds=366 * 86_400.0 + 1)
 
 
 def test_the_shortest_period_is_a_microsecond() -> None:
@@ -130,6 +133,13 @@ class TestCounters:
         counters, clock = self.counters()
         counters.settle([Adjustment(Claim("key", 500, 0, 10**9), 20)], int(clock() * 1_000_000)).work()
         assert self.booked(counters) == 520
+
+    def test_a_new_bucket_is_free_from_the_first_moment(self) -> None:
+        """Whatever the clock says: one that begins with 0, too."""
+        counters = LocalCounters(Clock(0.0))
+        assert (self.booked(counters), self.booked(counters)) == (0, 0)
+        counters.settle([Adjustment(Claim("forgotten", 500, 0, 10**9), -100)], 0).work()
+        assert self.booked(counters, "forgotten") == 400
 
     def test_a_pause_alone_delays(self) -> None:
         counters, _ = self.counters()
