@@ -20,6 +20,7 @@ from dragoman.bulk.manifest.manifest import Manifest
 from dragoman.bulk.manifest.records import RowRecord
 from dragoman.bulk.rows import MemorySource, prompt_digest
 from dragoman.limits import Limit, Limits
+from dragoman.store.errors import StoreError
 from dragoman.transport import RetryPolicy
 from tests.bulk.provider import HAIKU, SONNET, Provider, error_reply, number, reply
 
@@ -421,3 +422,20 @@ def test_a_surplus_of_rows_in_flight_is_never_asked() -> None:
     provider = Provider()
     run(provider, prompts(50), concurrency=3)
     assert provider.max_in_flight <= 3
+
+
+def test_a_manifest_that_fails_once_fails_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim of a row cannot be written: the run says so, and the next one sends the row."""
+    save, failures = Manifest.save, [StoreError("the disk is full")]
+
+    def fail_once(manifest: Manifest, *work: Any) -> None:
+        if failures:
+            raise failures.pop()
+        save(manifest, *work)
+
+    monkeypatch.setattr(Manifest, "save", fail_once)
+    provider = Provider()
+    with pytest.raises(StoreError, match="the disk is full"):
+        bulk(["Hi"], HAIKU, manifest=tmp_path / "m", providers=provider.settings)
+    with bulk(["Hi"], HAIKU, manifest=tmp_path / "m", providers=provider.settings) as report:
+        assert (report.errors, report.resumed, report.finished) == (0, 0, True)

@@ -29,6 +29,7 @@ from dragoman.bulk.rows import Source, build_messages, prompt_digest
 from dragoman.canonical.message import Message
 from dragoman.effects import Broken, Failed, Observe, Replied, ResponseDetails, SendOutcome, Work, call, drive_async
 from dragoman.limits.bounds import max_usage
+from dragoman.store.errors import StoreError
 
 _CHUNK_ROWS = 256
 
@@ -189,6 +190,8 @@ class ModelRunner:
                 if correction is None:
                     return row.claim.answered(reply)
                 messages = [*messages, reply, Message.user(correction)]
+        except StoreError:  # the manifest failed, and not the row
+            raise
         except DragomanError as error:
             return await row.failed(error)
 
