@@ -8,12 +8,12 @@ import pytest
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.wire import WireRequest, WireResponse
-from dragoman.attempt.governance import Governance
-from dragoman.canonical.message import Message
+from dragoman.attempt.governance import FREE, Governance
+from dragoman.canonical.message import Message, MessageStatus, Role
 from dragoman.canonical.usage import TokenUsage
 from dragoman.configuration.config import ClientConfig
 from dragoman.effects import Replied, drive
-from dragoman.limits import Limit, Limits, MaxUsage
+from dragoman.limits import Budget, Limit, Limits, MaxUsage
 from dragoman.limits.reservation import NOTHING_RESERVED, MeasureUsage, Reservation
 from dragoman.policy import Pipeline, Step, hook
 from dragoman.store import Store, StoredSession
@@ -139,3 +139,24 @@ def test_an_attempt_is_under_the_budgets_and_the_limits() -> None:
     use = MaxUsage(MODEL, TokenUsage(input_tokens=5))
     drive(governance().attempt(exchange, lambda: use, budgets))
     assert budgets.measured[1] is use
+
+
+def test_the_receipt_of_what_no_model_answers_is_free() -> None:
+    assert (FREE.role, FREE.metadata.status, FREE.content) == (Role.ASSISTANT, MessageStatus.COMPLETE, ())
+    assert FREE.usage is not None
+    assert FREE.usage.cost_usd == 0
+
+
+def test_an_operation_has_the_retries_of_its_provider_by_default() -> None:
+    transports = FakeTransports()
+    drive(governance(transports).run(two_requests()))
+    assert transports.sent[0] == ("/first", 4)
+
+
+def test_the_budgets_of_a_turn_are_those_of_who_pays() -> None:
+    budget = Budget(usd=1, per="user")
+    governed = governance(budgets=[budget], identity=("ann", None))
+    budgets = governed.new_budgets()
+    assert budgets.accounts == [budget.account_for("ann")]
+    assert (budgets.prices, budgets.clock) == (governed.prices, governed.now)
+    assert governed.now().tzinfo is not None

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.errors import ConfigurationError, RateLimitError
 from dragoman.canonical.usage import TokenUsage
 from dragoman.effects import call
 from dragoman.limits import Limit, LimitReachedError, Limits
@@ -70,6 +70,13 @@ def test_settling_counts_one_request_by_itself() -> None:
     assert counters.calls == []  # what was used is what was reserved
     assert limits.settle(grant, None, requests=0)
     assert len(counters.calls) == 1
+
+
+def test_what_a_provider_reports_is_applied_on_a_loop_too() -> None:
+    clock = Clock()
+    limits = Limits(Limit(requests=10), timing=clock.timing)
+    asyncio.run(limits.observe_async(GPT, RateLimitError("slow down", provider="openai", retry_after=30)))
+    assert limits.reserve(GPT).wait == 30
 
 
 def test_closing_closes_the_counters() -> None:
