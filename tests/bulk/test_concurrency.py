@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.replies.rate_limit_headers import remaining_requests, seconds_until_reset
 from dragoman.bulk.concurrency import ConcurrencyController
-from dragoman.bulk.records import answer_key
+from dragoman.bulk.manifest.records import answer_key
 from dragoman.transport import Timing
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)

@@ -11,7 +11,7 @@ import pytest
 
 from dragoman import Client
 from dragoman.bulk import bulk
-from dragoman.bulk.manifest import Manifest
+from dragoman.bulk.manifest.manifest import Manifest
 from dragoman.policy.plugins import Finding, Redaction
 from tests.bulk.provider import HAIKU, SONNET, Provider, error_reply
 from tests.unit.batch.handwritten_provider import Provider as BatchProvider

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 from dragoman import Client
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.bulk import bulk
-from dragoman.bulk.manifest import Manifest, lock_run
+from dragoman.bulk.manifest.manifest import Manifest, lock_run
 from dragoman.policy.plugins import UntrustedData
 from dragoman.store.database import Database
 from tests.bulk.provider import HAIKU, SONNET, Provider, error_reply, number

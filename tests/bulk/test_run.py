@@ -15,11 +15,12 @@ from dragoman import Budget, Client
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import AuthenticationError, ConfigurationError, MissingKeyError, UnpricedModelError
 from dragoman.bulk import BulkReport, Progress, bulk, bulk_async
-from dragoman.bulk.manifest import Manifest
-from dragoman.bulk.records import Claim
+from dragoman.bulk.config import RunConfig
+from dragoman.bulk.manifest.manifest import Manifest
+from dragoman.bulk.manifest.records import RowRecord
 from dragoman.bulk.rows import MemorySource, prompt_digest
-from dragoman.bulk.run import RunConfig
 from dragoman.limits import Limit, Limits
+from dragoman.store.errors import StoreError
 from dragoman.transport import RetryPolicy
 from tests.bulk.provider import HAIKU, SONNET, Provider, error_reply, number, reply
 
@@ -91,7 +92,7 @@ def test_requests_in_flight_at_a_kill_are_asked_again_and_counted(tmp_path: Path
         run(Provider(), prompts(1), _start_run(manifest, run_config, tmp_path))
     manifest = Manifest(tmp_path / "n")
     (model_no,) = manifest.open_run(RunConfig(source=MemorySource([]), models=[HAIKU]).fingerprint(), [HAIKU])
-    claims = [Claim(model_no, n, prompt_digest((f"question {n}",)), Decimal("0.25"), 7) for n in (1, 3)]
+    claims = [RowRecord(model_no, n, prompt_digest((f"question {n}",)), Decimal("0.25"), 7) for n in (1, 3)]
     manifest.save(claims)
     manifest.close()
     provider = Provider()
@@ -421,3 +422,20 @@ def test_a_surplus_of_rows_in_flight_is_never_asked() -> None:
     provider = Provider()
     run(provider, prompts(50), concurrency=3)
     assert provider.max_in_flight <= 3
+
+
+def test_a_manifest_that_fails_once_fails_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim of a row cannot be written: the run says so, and the next one sends the row."""
+    save, failures = Manifest.save, [StoreError("the disk is full")]
+
+    def fail_once(manifest: Manifest, *work: Any) -> None:
+        if failures:
+            raise failures.pop()
+        save(manifest, *work)
+
+    monkeypatch.setattr(Manifest, "save", fail_once)
+    provider = Provider()
+    with pytest.raises(StoreError, match="the disk is full"):
+        bulk(["Hi"], HAIKU, manifest=tmp_path / "m", providers=provider.settings)
+    with bulk(["Hi"], HAIKU, manifest=tmp_path / "m", providers=provider.settings) as report:
+        assert (report.errors, report.resumed, report.finished) == (0, 0, True)

@@ -77,7 +77,7 @@ def _accepted(source: str, node: ast.AnnAssign) -> str:
 OPTIONS = Declaration("adapter/options.py", "AdapterOptions", omit=("stream", "context"))
 SESSION = Declaration("session/config.py", "SessionConfig", omit=("own_providers", "store"))
 CLIENT = Declaration("configuration/config.py", "ClientConfig", omit=("lifetime",))
-RUN = Declaration("bulk/run.py", "RunConfig", omit=("source", "models", "controller", "identity", "output_retries"))
+RUN = Declaration("bulk/config.py", "RunConfig", omit=("source", "models", "controller", "identity", "output_retries"))
 NEW_SESSION = Declaration("session/config.py", "NewSessionSettings")
 PROVIDER_OF_SESSION = Declaration("session/config.py", "SessionSettings")
 TURN = Declaration("session/config.py", "TurnOptions")

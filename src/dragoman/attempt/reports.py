@@ -104,7 +104,7 @@ class CallReports:
         if self.is_on:
             from dragoman.events.catalogue import TurnCancelled
 
-            self.emit(ids, partial(TurnCancelled, reason="user_cancel", partial_llm_calls=1, partial_tool_calls=0))
+            self.emit(ids, partial(TurnCancelled, reason="user_cancel", partial_llm_calls=1))
 
     def deny(self, ids: EventIds, denial: "PolicyDeniedError") -> None:
         if self.is_on:

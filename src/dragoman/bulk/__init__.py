@@ -19,10 +19,11 @@ from dragoman.session.config import TurnOptions, merge_options
 from dragoman.transport.settings import seal_keys
 
 try:
+    from dragoman.bulk.config import RunConfig
     from dragoman.bulk.progress import Progress
     from dragoman.bulk.report import BulkReport, LostRequests, ModelSummary
     from dragoman.bulk.rows import Prompts, open_source
-    from dragoman.bulk.run import RunConfig, run_bulk
+    from dragoman.bulk.run import run_bulk
     from dragoman.bulk.settings import RunSettings
     from dragoman.bulk.vector_file import EmbeddedRows, embed_rows
 except ModuleNotFoundError as missing:

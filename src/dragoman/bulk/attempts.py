@@ -18,8 +18,8 @@ from dragoman.adapter.errors import (
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.bulk.claims import ClaimGovernor, ModelRun, PendingRow
 from dragoman.bulk.concurrency import SlotGovernor
+from dragoman.bulk.manifest.records import RowRecord
 from dragoman.bulk.progress import ProgressTracker
-from dragoman.bulk.records import Outcome
 from dragoman.bulk.requester import WorkerLostError
 from dragoman.effects import Broken, Failed, Perform, call
 from dragoman.limits import LimitReachedError, LimitsUnavailableError
@@ -140,7 +140,7 @@ class Row:
         self.claim = ClaimGovernor(run, pending, self.retries)
         budgets = WaitingBudgets(run.new_budgets(), run.tracker)
         self._room = (EarlyReservation(budgets), EarlyReservation(SlotGovernor(run.controller, self.retries)))
-        limits = () if run.limits is None else (LimitGovernor(run.limits, run.requester.model),)
+        limits = () if run.config.limits is None else (LimitGovernor(run.config.limits, run.requester.model),)
         # What waits for other rows holds nothing that they need: money comes first, then the slot. A place under the
         # limits is for now, so it comes after both. The claim says that the request leaves, so nothing comes after it.
         self.governors: tuple[Governor, ...] = (*self._room, *limits, self.claim)
@@ -159,7 +159,7 @@ class Row:
             self.retries.record_failure(error, {})
             raise
 
-    async def failed(self, error: DragomanError, text: str | None = None) -> Outcome | None:
+    async def failed(self, error: DragomanError, text: str | None = None) -> RowRecord | None:
         """Return the outcome of a row that failed, with ``text`` in place of the error's own; None if the run stopped
         first, and a later call sends the row. Raises the error if every row would meet it."""
         is_lost = isinstance(error, WorkerLostError) and self.run.tracker.stopped is not None

@@ -22,20 +22,10 @@ from dragoman.adapter.errors import (
     UnpricedModelError,
 )
 from dragoman.batch import AsyncBatches, BatchError, BatchRequest
-from dragoman.batch.results import BatchResult
-from dragoman.bulk.claims import ModelRun, PendingRow
+from dragoman.batch.results import BatchPrices, BatchResult
+from dragoman.bulk.claims import PendingRow
+from dragoman.bulk.manifest.records import NOTHING_PAID, LostRequest, RowRecord, RowUsage, State
 from dragoman.bulk.model_runner import ModelRunner
-from dragoman.bulk.records import (
-    Claim,
-    KnownRow,
-    LostRequest,
-    Outcome,
-    RowUsage,
-    State,
-    answered_outcome,
-    failed_outcome,
-    invalid_outcome,
-)
 from dragoman.bulk.rows import Source, build_messages
 from dragoman.canonical.message import Message
 from dragoman.limits import LimitReachedError
@@ -43,7 +33,6 @@ from dragoman.limits.bounds import max_usage
 from dragoman.limits.budget import Budgets, Spend
 from dragoman.limits.reservation import Reservation
 from dragoman.output.errors import OutputError
-from dragoman.pricing import PriceTable
 
 MAX_BATCH_ROWS = 2_000
 """Rows of one batch: its requests are in memory while it is submitted."""
@@ -51,36 +40,22 @@ _SAVE_SIZE = 256
 
 
 class BatchRunner(ModelRunner):
-    """``wait`` says whether to wait until the batches have ended; ``poll_every`` is seconds. ``identity`` are the ids
-    of the user and the team that pay."""
-
-    def __init__(
-        self,
-        model_run: ModelRun,
-        *,
-        wait: bool,
-        poll_every: float,
-        identity: tuple[str | None, str | None],
-        prices: PriceTable,
-        **shared: Any,
-    ) -> None:
-        super().__init__(model_run, **shared)
-        self._wait, self._poll_every = wait, poll_every
-        self._identity, self._prices = identity, prices
+    """Submits batches, and waits until they have ended if the run is to wait."""
 
     async def run(self, rows: Source) -> None:
-        requester = self.requester
+        requester, config, prices = self.requester, self.model_run.config, self.model_run.prices
+        assert isinstance(prices, BatchPrices)
         if requester.adapter.batch_api is None:
             raise ConfigurationError(f"{requester.model} has no batch API: run it without batch")
         # The run counts the budgets and has chosen the prices.
-        client = self.client.with_(budgets=(), limits=self.model_run.limits, prices=None)
+        client = config.client.with_(budgets=(), limits=config.limits, prices=None)
         providers = {requester.adapter.provider: requester.settings}
         async with AsyncBatches(
             requester.model,
             options=requester.options,
-            prices=self._prices,
-            user_id=self._identity[0],
-            team_id=self._identity[1],
+            prices=prices.table,
+            user_id=config.identity[0],
+            team_id=config.identity[1],
             client=client,
             providers=providers,
         ) as batches:
@@ -91,9 +66,9 @@ class BatchRunner(ModelRunner):
                     await self._submit(batches, chunk)
                     if self.tracker.stopped is not None:
                         break
-                while self._wait and await self._fetch_ended(batches):
-                    await asyncio.sleep(self._poll_every)
-                if self.tracker.stopped is not None or not self._wait or not await self._read_manifest("has_invalid"):
+                while config.wait and await self._fetch_ended(batches):
+                    await asyncio.sleep(config.poll_every)
+                if self.tracker.stopped is not None or not config.wait or not await self._read_manifest("has_invalid"):
                     break
                 self._retry_errors = False  # those rows have been sent
         if self.tracker.stopped is None and await self._read_manifest("pending_batches"):
@@ -120,17 +95,16 @@ class BatchRunner(ModelRunner):
     async def _save_error(self, pending: PendingRow, error: DragomanError) -> None:
         """Save the outcome of a row that is not sent."""
         claim = self._new_claim(pending, None)
-        await self.write_batcher.save_claim(claim, self._previous_loss(pending))
         self.tracker.start_request()
-        outcome = failed_outcome(claim, error, None, claim.tries, usages=[claim.paid])
-        await self.write_batcher.save_outcome(outcome)
+        outcome = claim.failed(error, None, claim.tries, [claim.paid])
+        await self.write_batcher.save(outcome, self._previous_loss(pending))
         self.tracker.finish_request(self.requester.model, outcome)
 
     async def _submit(self, batches: AsyncBatches, chunk: list[PendingRow]) -> None:
         """Submit as much of the chunk as the budget allows."""
-        self.client.lifetime.check()
+        self.model_run.config.client.lifetime.check()
         requests: list[BatchRequest] = []
-        claims: list[Claim] = []
+        claims: list[RowRecord] = []
         reservations: dict[str, Reservation] = {}
         requester = self.requester
         submitted: list[PendingRow] = []
@@ -139,7 +113,7 @@ class BatchRunner(ModelRunner):
             measure = cache(partial(max_usage, requester.adapter, messages, (), requester.options))
             try:
                 # Released only if the request is denied: else it will be spent.
-                reservations[custom_id] = self._new_budgets(_earlier(pending).paid).reserve(measure)
+                reservations[custom_id] = self._new_budgets(pending).reserve(measure)
             except UnpricedModelError:
                 raise
             except BudgetExceededError as error:
@@ -156,16 +130,17 @@ class BatchRunner(ModelRunner):
             return
         previous_losses = [lost for pending in submitted if (lost := self._previous_loss(pending)) is not None]
         manifest = self.write_batcher.manifest
-        await self.write_batcher.run_in_thread(manifest.save, claims, (), previous_losses)
+        await self.write_batcher.run_in_thread(manifest.save, claims, previous_losses)
         try:
             handle = await batches.submit(requests)
         except DragomanError as error:
             may_be_accepted = isinstance(error, ProviderError) and error.status is None
             if isinstance(error, LimitReachedError) or not may_be_accepted:
-                kept = [each for each in map(self._invalid_outcome, submitted) if each is not None]
-                kept_rows = {each.row_no for each in kept}
-                unsent = [claim for claim in claims if claim.row_no not in kept_rows]
-                await self.write_batcher.run_in_thread(manifest.save, (), kept, (), unsent)
+                # What is known of a row that is not asked again after all stays.
+                earlier = [(claim, pending.invalid_answer) for claim, pending in zip(claims, submitted, strict=True)]
+                kept = [claim.invalid(row.answer, row.error, row.tries, row.paid) for claim, row in earlier if row]
+                unsent = [claim for claim, row in earlier if row is None]
+                await self.write_batcher.run_in_thread(manifest.save, kept, (), unsent)
             raise
         for entry in handle.entries:
             if entry.denial is not None:
@@ -195,61 +170,50 @@ class BatchRunner(ModelRunner):
 
     async def _save(self, results: Mapping[int, BatchResult]) -> None:
         # Another row has its outcome: a process that was killed has saved it.
-        known: Mapping[int, KnownRow] = await self._read_manifest("load_batched", list(results))
-        outcomes = [self._outcome(row_no, row, results[row_no]) for row_no, row in known.items()]
-        await self.write_batcher.run_in_thread(self.write_batcher.manifest.save, (), outcomes)
+        known: Mapping[int, RowRecord] = await self._read_manifest("load_batched", list(results))
+        outcomes = [self._outcome(row, results[row_no]) for row_no, row in known.items()]
+        await self.write_batcher.run_in_thread(self.write_batcher.manifest.save, outcomes)
         for outcome in outcomes:
             if outcome.state is not State.INVALID:
                 self.tracker.start_request()
                 self.tracker.finish_request(self.requester.model, outcome)
 
-    def _outcome(self, row_no: int, row: KnownRow, result: BatchResult) -> Outcome:
-        claim, tries = Claim(self.model_no, row_no, row.digest, None, row.sent_at), row.tries + 1
+    def _outcome(self, row: RowRecord, result: BatchResult) -> RowRecord:
+        tries = row.tries + 1
         usages = [row.paid] if result.usage is None else [row.paid, RowUsage.of(result.usage)]
         if isinstance(result, BatchError):
-            return failed_outcome(claim, result.error, None, tries, usages=usages)
+            return row.failed(result.error, None, tries, usages)
         check = self.model_run.new_check(row.tries)
         try:
             correction = None if check is None else check.correction(result)
         except OutputError as error:
-            return failed_outcome(claim, error, None, tries, usages=usages)
+            return row.failed(error, None, tries, usages)
         if correction is None:
-            return answered_outcome(claim, result, None, tries, RowUsage.total(usages))
-        return invalid_outcome(claim, result.model_dump_json(), correction, tries, RowUsage.total(usages))
+            return row.answered(result, None, tries, RowUsage.total(usages))
+        return row.invalid(result.model_dump_json(), correction, tries, RowUsage.total(usages))
 
-    def _new_budgets(self, paid: RowUsage) -> Budgets:
-        """Return the budgets of a row, which has cost ``paid`` so far."""
+    def _new_budgets(self, pending: PendingRow) -> Budgets:
+        """Return the budgets of a row, with what it has cost so far."""
         budgets = self.model_run.new_budgets()
+        paid = NOTHING_PAID if pending.invalid_answer is None else pending.invalid_answer.paid
         for account in budgets.accounts:
             if account.budget.per == "turn":
-                account.spent += Spend(paid.cost_usd or Decimal(0), paid.tokens)
+                account.spent += Spend(paid.cost_usd or Decimal(0), paid.tokens or 0)
         return budgets
 
-    def _new_claim(self, pending: PendingRow, estimate: Decimal | None) -> Claim:
-        earlier = _earlier(pending)
-        return replace(self.model_run.new_claim(pending, estimate), paid=earlier.paid, tries=earlier.tries)
+    def _new_claim(self, pending: PendingRow, estimate: Decimal | None) -> RowRecord:
+        claim, earlier = self.model_run.new_claim(pending, estimate), pending.invalid_answer
+        return claim if earlier is None else replace(claim, paid=earlier.paid, tries=earlier.tries)
 
     def _previous_loss(self, pending: PendingRow) -> LostRequest | None:
         """Return the cost of an earlier request, unless the row counts it."""
         return None if pending.invalid_answer else self.model_run.previous_loss(pending)
-
-    def _invalid_outcome(self, pending: PendingRow) -> Outcome | None:
-        """Return what was known of a row that is not asked again after all; None if nothing was."""
-        if (row := pending.invalid_answer) is None:
-            return None
-        claim = self.model_run.new_claim(pending, None)
-        return invalid_outcome(claim, row.reply or "", row.correction or "", row.tries, row.paid)
 
 
 def _build_messages(pending: PendingRow) -> list[Message]:
     """Return the messages of a request. If the last answer was not valid, it and what is wrong with it follow the
     prompt."""
     messages = build_messages(pending.texts)
-    if (row := pending.invalid_answer) is not None and row.reply is not None and row.correction is not None:
-        messages += [Message.model_validate_json(row.reply), Message.user(row.correction)]
+    if (row := pending.invalid_answer) is not None and row.answer is not None and row.error is not None:
+        messages += [Message.model_validate_json(row.answer), Message.user(row.error)]
     return messages
-
-
-def _earlier(pending: PendingRow) -> KnownRow:
-    """Return what the row cost before, as far as it counts that."""
-    return pending.invalid_answer or KnownRow(State.IN_FLIGHT, "", 0)

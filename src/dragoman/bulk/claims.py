@@ -10,26 +10,22 @@ from typing import Any, NamedTuple
 from dragoman.adapter.contract import Prices
 from dragoman.adapter.errors import DragomanError, NetworkError, ProviderError
 from dragoman.bulk.concurrency import ConcurrencyController
-from dragoman.bulk.manifest import now_micros
-from dragoman.bulk.progress import ProgressTracker
-from dragoman.bulk.records import (
-    Claim,
-    KnownRow,
+from dragoman.bulk.config import RunConfig
+from dragoman.bulk.manifest.manifest import now_micros
+from dragoman.bulk.manifest.records import (
     LostRequest,
-    Outcome,
+    RowRecord,
     RowUsage,
     State,
-    answered_outcome,
-    failed_outcome,
     sum_known,
 )
+from dragoman.bulk.manifest.write_batcher import WriteBatcher
+from dragoman.bulk.progress import ProgressTracker
 from dragoman.bulk.requester import Requester, WorkerLostError
-from dragoman.bulk.rows import prompt_digest
-from dragoman.bulk.write_batcher import WriteBatcher
+from dragoman.bulk.rows import RowReader, prompt_digest
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus
 from dragoman.effects import Abandoned, Broken, Failed, Perform, Replied, SendOutcome, call
-from dragoman.limits import Limits
 from dragoman.limits.budget import Budgets
 from dragoman.limits.reservation import MaxUsage, MeasureUsage, Reservation, is_billed, usage_of
 from dragoman.output.answer_type import AnswerForm
@@ -68,18 +64,20 @@ class PendingRow(NamedTuple):
     texts: tuple[str, ...]
     labels: frozenset[str]
     error: DragomanError | None
-    previous: KnownRow | None
+    previous: RowRecord | None
 
     @property
-    def invalid_answer(self) -> KnownRow | None:
+    def invalid_answer(self) -> RowRecord | None:
         """The row as a batch left it, if its answer there was not valid and it is to be asked again."""
         return self.previous if self.previous is not None and self.previous.state is State.INVALID else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRun:
-    """One model of a run. All models share ``tracker`` and ``estimator``."""
+    """One model of a run. All models share what is not its own: only requester, number and controller are."""
 
+    config: RunConfig
+    row_reader: RowReader
     requester: Requester
     model_no: int
     write_batcher: WriteBatcher
@@ -90,26 +88,23 @@ class ModelRun:
     """Returns the budgets of the run and of its client for one row, with all its requests: the run counts as a session,
     and a row as a turn."""
     prices: Prices
-    limits: Limits | None
     form: AnswerForm[Any] | None = None
     """What each answer has to be; None: any text."""
-    output_retries: int
-    """How often a row is asked again if its answer is not valid."""
 
     def new_check(self, tries: int = 0) -> AnswerCheck[Any] | None:
         """Return the check of a row's answers, of which ``tries`` were not valid; None if any text is one."""
-        return None if self.form is None else AnswerCheck(self.form, max(0, self.output_retries - tries))
+        return None if self.form is None else AnswerCheck(self.form, max(0, self.config.output_retries - tries))
 
-    def new_claim(self, pending: PendingRow, estimate: Decimal | None) -> Claim:
+    def new_claim(self, pending: PendingRow, estimate: Decimal | None) -> RowRecord:
         digest = prompt_digest(pending.texts)
-        return Claim(self.model_no, pending.row_no, digest, estimate, now_micros(), labels=pending.labels)
+        return RowRecord(self.model_no, pending.row_no, digest, estimate, now_micros(), labels=pending.labels)
 
     def previous_loss(self, pending: PendingRow) -> LostRequest | None:
         """Return the cost of an earlier failed request for this row."""
         previous = pending.previous
         if previous is None or previous.paid.cost_usd is None:
             return None
-        return LostRequest(self.model_no, pending.row_no, previous.sent_at, "failed", previous.paid.cost_usd)
+        return LostRequest.of(previous, "failed", previous.paid.cost_usd)
 
 
 class ClaimGovernor(Reservation):
@@ -120,7 +115,7 @@ class ClaimGovernor(Reservation):
 
     def __init__(self, run: ModelRun, pending: PendingRow, retries: RetryState) -> None:
         self._run, self._pending, self._retries = run, pending, retries
-        self._claim: Claim | None = None
+        self._claim: RowRecord | None = None
         """The row as it is in the manifest, in flight."""
         self._lost = run.previous_loss(pending)
         """A loss that is not recorded yet."""
@@ -162,26 +157,26 @@ class ClaimGovernor(Reservation):
             self._usages.append(RowUsage.of(None if usage is None else usage.as_lower_bound()))
         elif isinstance(outcome, Failed) and isinstance(error, NetworkError) and error.sent is not False:
             if retries.next_wait is not None or isinstance(error, WorkerLostError):
-                self._lost = LostRequest.from_claim(claim, "killed" if self._ms is None else "network")
+                self._lost = LostRequest.of(claim, "killed" if self._ms is None else "network", claim.estimate_usd)
                 self._run.tracker.add_lost_cost(claim.estimate_usd)
         elif isinstance(outcome, Broken) or retries.next_wait is not None:
             if self._usages:  # the claim keeps what the row cost before
                 await self._write(replace(claim, estimate_usd=None))
             else:
-                await self._run.write_batcher.discard_claim(claim)
+                await self._run.write_batcher.discard(claim)
                 self._claim = None
 
-    def answered(self, reply: Message) -> Outcome:
+    def answered(self, reply: Message) -> RowRecord:
         """Return the outcome of a row that has its answer."""
         assert self._claim is not None
-        return answered_outcome(self._claim, reply, self._ms, self._requests, self._paid)
+        return self._claim.answered(reply, self._ms, self._requests, self._paid)
 
-    async def failed(self, error: DragomanError, text: str | None = None) -> Outcome:
+    async def failed(self, error: DragomanError, text: str | None = None) -> RowRecord:
         """Return the outcome of a row that failed, with ``text`` in place of the error's own."""
         claim = self._claim or self._run.new_claim(self._pending, None)
-        if self._claim is None or self._lost is not None:
+        if self._lost is not None:
             await self._write(claim)
-        return failed_outcome(claim, error, self._ms, self._requests, text=text, usages=self._usages)
+        return claim.failed(error, self._ms, self._requests, self._usages, text)
 
     async def leave(self) -> None:
         """End the row without an outcome: the next run sends it again. What it cost so far is recorded as lost."""
@@ -190,14 +185,14 @@ class ClaimGovernor(Reservation):
             return
         self._run.tracker.add_lost_cost(paid_usd)
         if lost is None and not self._usages:
-            await self._run.write_batcher.discard_claim(claim)
+            await self._run.write_batcher.discard(claim)
             return
-        lost = lost or LostRequest.from_claim(replace(claim, estimate_usd=None), "failed")
+        lost = lost or LostRequest.of(claim, "failed", None)
         usd = sum_known(paid_usd, lost.estimate_usd)
-        await self._run.write_batcher.save_loss(claim, replace(lost, estimate_usd=usd))
+        await self._run.write_batcher.discard(claim, replace(lost, estimate_usd=usd))
 
-    async def _write(self, claim: Claim) -> None:
-        await self._run.write_batcher.save_claim(claim, self._lost)
+    async def _write(self, claim: RowRecord) -> None:
+        await self._run.write_batcher.save(claim, self._lost)
         self._claim, self._lost = claim, None
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import Any
 
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.errors import (
@@ -23,42 +23,32 @@ from dragoman.adapter.wire import WireResponse
 from dragoman.attempt.attempt import Attempt, exchange_whole, run_attempts
 from dragoman.bulk.attempts import Row, RunStoppedError
 from dragoman.bulk.claims import ModelRun, PendingRow
-from dragoman.bulk.records import KnownRow, Outcome, State
+from dragoman.bulk.manifest.records import RowRecord, State
 from dragoman.bulk.rows import Row as SourceRow
-from dragoman.bulk.rows import RowReader, Source, build_messages, prompt_digest
+from dragoman.bulk.rows import Source, build_messages, prompt_digest
 from dragoman.canonical.message import Message
-from dragoman.configuration import ClientConfig
 from dragoman.effects import Broken, Failed, Observe, Replied, ResponseDetails, SendOutcome, Work, call, drive_async
 from dragoman.limits.bounds import max_usage
-
-if TYPE_CHECKING:  # most runs need no sessions
-    from dragoman.bulk.row_turns import RowTurns
+from dragoman.store.errors import StoreError
 
 _CHUNK_ROWS = 256
 
 
 class ModelRunner:
-    """``client`` is the client of the run. ``turns`` runs each row as the turn of a session; None if nothing judges,
-    routes, reports or saves the rows."""
-
-    def __init__(
-        self,
-        model_run: ModelRun,
-        *,
-        row_reader: RowReader,
-        client: ClientConfig,
-        turns: "RowTurns | None" = None,
-        retry_errors: bool,
-    ) -> None:
+    def __init__(self, model_run: ModelRun) -> None:
         self.model_run = model_run
         self.requester = model_run.requester
         self.model_no = model_run.model_no
         self.write_batcher = model_run.write_batcher
         self.tracker = model_run.tracker
-        self.client = client
-        self._row_reader = row_reader
-        self._turns = turns
-        self._retry_errors = retry_errors
+        client = model_run.config.client
+        self._turns: Any = None
+        """Runs each row as the turn of a session, if anything judges, routes, reports or saves the rows."""
+        if any(each is not None for each in (client.policy, client.router, client.events, client.store)):
+            from dragoman.bulk.row_turns import RowTurns  # most runs need no sessions
+
+            self._turns = RowTurns(client, model_run.prices, model_run.config.identity)
+        self._retry_errors = model_run.config.retry_errors
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
         self._is_interrupted = False
@@ -113,14 +103,14 @@ class ModelRunner:
                 yield each
             first += len(chunk)
 
-    def _pending_in(self, first: int, chunk: list[SourceRow], known: dict[int, KnownRow]) -> Iterator[PendingRow]:
+    def _pending_in(self, first: int, chunk: list[SourceRow], known: dict[int, RowRecord]) -> Iterator[PendingRow]:
         for row_no, row in enumerate(chunk, first):
             texts: tuple[str, ...] = ()
             labels: frozenset[str] = frozenset()
             row_error = None
             try:
-                texts = self._row_reader.render(row)
-                labels = self._row_reader.labels(row)
+                texts = self.model_run.row_reader.render(row)
+                labels = self.model_run.row_reader.labels(row)
             except RequestError as error:
                 row_error = error
             previous = known.get(row_no)
@@ -144,7 +134,7 @@ class ModelRunner:
         row, messages = Row(self.model_run, pending), build_messages(pending.texts) if pending.error is None else []
         self.tracker.start_request()
         try:
-            self.client.lifetime.check()
+            self.model_run.config.client.lifetime.check()
             if pending.error is None:
                 await row.take_room(partial(max_usage, self.requester.adapter, messages, (), self.requester.options))
         except BudgetExceededError as error:
@@ -171,12 +161,12 @@ class ModelRunner:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failure = self._failure or error
 
-    def _end_row(self, row: Row, outcome: Outcome | None) -> None:
+    def _end_row(self, row: Row, outcome: RowRecord | None) -> None:
         row.close()
         self.tracker.finish_request(self.requester.model, outcome)
 
     async def _run_row(self, row: Row, messages: list[Message]) -> None:
-        outcome: Outcome | None = None
+        outcome: RowRecord | None = None
         try:
             if row.pending.error is not None:
                 outcome = await row.failed(row.pending.error)
@@ -185,11 +175,11 @@ class ModelRunner:
             else:
                 outcome = await self._request(row, messages)
             if outcome is not None:
-                await self.write_batcher.save_outcome(outcome)
+                await self.write_batcher.save(outcome)
         finally:
             self._end_row(row, outcome)
 
-    async def _request(self, row: Row, messages: list[Message]) -> Outcome | None:
+    async def _request(self, row: Row, messages: list[Message]) -> RowRecord | None:
         """Ask until there is a valid answer or a permanent error; None if the run stops first."""
         check = self.model_run.new_check()
         try:
@@ -200,6 +190,8 @@ class ModelRunner:
                 if correction is None:
                     return row.claim.answered(reply)
                 messages = [*messages, reply, Message.user(correction)]
+        except StoreError:  # the manifest failed, and not the row
+            raise
         except DragomanError as error:
             return await row.failed(error)
 

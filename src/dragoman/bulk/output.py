@@ -7,6 +7,7 @@ import csv
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import repeat
@@ -14,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.bulk.manifest import AnswerRow, Manifest
-from dragoman.bulk.records import State
+from dragoman.bulk.manifest.manifest import Manifest
+from dragoman.bulk.manifest.records import RowRecord, State
 from dragoman.bulk.rows import JSON_LINES, Row, Source, connect_duckdb, protect_cell, validate_suffix
 from dragoman.output.answer_type import AnswerType
 from dragoman.pricing.analytics.usage_columns import quote_literal
@@ -51,7 +52,7 @@ class AnswerColumns:
         labels = () if self.labels is None else (LABELS,)
         return [self.prefix + name for name in (*ANSWER_COLUMNS, *labels, *(f"answer_{each}" for each in fields))]
 
-    def of(self, row: Row, model: str, answer: AnswerRow | None) -> Row:
+    def of(self, row: Row, model: str, answer: RowRecord | None) -> Row:
         """Return the columns of an answer. Those of a type are empty if the row has no valid answer."""
         values: tuple[Any, ...]
         if answer is None:
@@ -59,7 +60,7 @@ class AnswerColumns:
         else:
             error = _IN_PROGRESS.get(answer.state, answer.error)
             seconds = None if answer.ms is None else answer.ms / 1000
-            values = answer.answer, model, answer.cost_usd, answer.tokens, error, seconds
+            values = answer.answer, model, answer.paid.cost_usd, answer.paid.tokens, error, seconds
         columns: Row = dict(zip(ANSWER_COLUMNS, values, strict=True))
         if self.labels is not None:
             # The row's own too: a version without labels may have written the answer.
@@ -85,9 +86,8 @@ def join_rows(rows: Source, manifest: Manifest, models: Mapping[str, int], colum
 
 def write_rows(path: Path, rows: Iterable[Row], source: Source, columns: AnswerColumns) -> None:
     """Write the file. Raises ConfigurationError if it cannot hold the rows."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     suffix = validate_suffix(path)
-    try:
+    with write_whole(path) as temporary:
         if suffix in JSON_LINES:
             with temporary.open("w", encoding="utf-8", newline="\n") as file:
                 file.writelines(encode_json(row) + "\n" for row in rows)
@@ -102,12 +102,20 @@ def write_rows(path: Path, rows: Iterable[Row], source: Source, columns: AnswerC
                 writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
         else:
             _parquet(temporary, rows, source.types, columns.prefix)
+
+
+@contextmanager
+def write_whole(path: Path) -> Iterator[Path]:
+    """Give another path to write to. It becomes the file when the block ends, and nothing is left if it fails."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _each_row(outcomes: Iterable[AnswerRow]) -> Iterator[AnswerRow | None]:
+def _each_row(outcomes: Iterable[RowRecord]) -> Iterator[RowRecord | None]:
     """Yield the outcome of each row, without end; None for a row that has none."""
     row_no = 0
     for outcome in outcomes:

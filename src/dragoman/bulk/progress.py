@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from dragoman.bulk.records import Outcome, State
+from dragoman.bulk.manifest.records import RowRecord, State
 
 _NOTIFY_INTERVAL = 0.5
 _WINDOW = 30.0
@@ -90,7 +90,7 @@ class ProgressTracker:
         self._errors -= 1
         self._remaining[model] += 1
 
-    def finish_request(self, model: str, outcome: Outcome | None) -> None:
+    def finish_request(self, model: str, outcome: RowRecord | None) -> None:
         self.in_flight -= 1
         if outcome is not None:
             self._done += 1

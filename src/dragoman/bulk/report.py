@@ -9,9 +9,9 @@ from typing import Any, Self
 
 from sqlalchemy import and_, func, select
 
-from dragoman.bulk.manifest import Manifest
+from dragoman.bulk.manifest.manifest import Manifest
+from dragoman.bulk.manifest.records import State, answers, lost_requests, sum_known
 from dragoman.bulk.output import AnswerColumns, join_rows
-from dragoman.bulk.records import State, answers, lost_requests, sum_known
 from dragoman.bulk.rows import Row, Source
 
 _TITLES = (

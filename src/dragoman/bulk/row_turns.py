@@ -12,7 +12,7 @@ from dragoman.adapter.contract import Adapter, Prices
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.bulk.attempts import Row, RowRetries, RunStoppedError, is_fatal
-from dragoman.bulk.records import Outcome
+from dragoman.bulk.manifest.records import RowRecord
 from dragoman.canonical.message import Message, Role
 from dragoman.configuration import ClientConfig
 from dragoman.open_turns import TurnStep
@@ -33,13 +33,13 @@ class RowTurns:
         # The run has the limits, the budgets and the routes. What remains is the policy, the events and the store.
         self.session_client = client.with_(limits=None, budgets=(), router=None, prices=prices)
 
-    async def run(self, row: Row) -> Outcome | None:
+    async def run(self, row: Row) -> RowRecord | None:
         """Return the outcome of the row, or None if the run stops first. Raises errors that every row would meet."""
         prompt, *system = row.pending.texts
         async with RowSession(self, row, *system) as session:
             run, output = row.run, cast("Any", row.run.form)
             try:
-                reply = await session.ask(prompt, output=output, output_retries=run.output_retries)
+                reply = await session.ask(prompt, output=output, output_retries=run.config.output_retries)
             except StoreError:
                 await self._keep_answer(row, session)
                 raise
@@ -54,7 +54,7 @@ class RowTurns:
         reply, check = next(reversed(session.messages), None), row.run.new_check()
         with suppress(OutputError):
             if reply is not None and reply.role is Role.ASSISTANT and not (check and check.correction(reply)):
-                await row.run.write_batcher.save_outcome(row.claim.answered(reply))
+                await row.run.write_batcher.save(row.claim.answered(reply))
                 return
         await row.claim.leave()
 

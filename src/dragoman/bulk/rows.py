@@ -102,12 +102,14 @@ class MemorySource(Source):
         return len(rows) if hasattr(rows, "__len__") else super().count()
 
 
-class JsonLinesSource(Source):
-    """One object or text per line; blank lines are skipped."""
-
+class _FileSource(Source):
     def __init__(self, path: Path) -> None:
         self.name = path.name
         self._path = path
+
+
+class JsonLinesSource(_FileSource):
+    """One object or text per line; blank lines are skipped."""
 
     def __iter__(self) -> Iterator[Row]:
         with self._path.open(encoding="utf-8-sig") as lines:
@@ -126,15 +128,11 @@ class JsonLinesSource(Source):
             return sum(1 for line in lines if line.strip())
 
 
-class CsvSource(Source):
+class CsvSource(_FileSource):
     """A header, and a text for each column; a row with too many or too few values is an error.
 
     The apostrophe before a formula is not part of the text: see `protect_cell`.
     """
-
-    def __init__(self, path: Path) -> None:
-        self.name = path.name
-        self._path = path
 
     def __iter__(self) -> Iterator[Row]:
         with self._path.open(encoding="utf-8-sig", newline="") as file:
@@ -159,12 +157,11 @@ class CsvSource(Source):
             raise ConfigurationError(f"{self.name}, line {reader.line_num} is not valid CSV: {error}") from None
 
 
-class ParquetSource(Source):
+class ParquetSource(_FileSource):
     """A Parquet file, which DuckDB reads a few rows at a time."""
 
     def __init__(self, path: Path) -> None:
-        self.name = path.name
-        self._path = path
+        super().__init__(path)
         with self._connect() as connection:
             described = connection.execute("DESCRIBE FROM read_parquet($1)", [str(path)]).fetchall()
         self.types = {name: kind for name, kind, *_ in described}

@@ -1,131 +1,39 @@
 """Runs a bulk run from its start to its report. A `ModelRunner` sends the rows of each model."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
-from hashlib import blake2b
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dragoman.adapter.contract import AdapterOptions, Prices, bundled_prices
+from dragoman.adapter.contract import Prices, bundled_prices
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.registry import parse_model
 from dragoman.batch.results import BatchPrices
 from dragoman.bulk.batch_runner import BatchRunner
 from dragoman.bulk.claims import CostEstimator, ModelRun
-from dragoman.bulk.concurrency import ConcurrencyController
-from dragoman.bulk.manifest import Manifest, now_micros
+from dragoman.bulk.config import RunConfig
+from dragoman.bulk.manifest.manifest import Manifest, now_micros
+from dragoman.bulk.manifest.records import sum_known
+from dragoman.bulk.manifest.write_batcher import WriteBatcher
 from dragoman.bulk.model_runner import ModelRunner
 from dragoman.bulk.output import AnswerColumns, write_rows
-from dragoman.bulk.progress import ProgressCallback, ProgressTracker
-from dragoman.bulk.records import sum_known
+from dragoman.bulk.progress import ProgressTracker
 from dragoman.bulk.report import BulkReport, build_report, count_outcomes, sum_lost
 from dragoman.bulk.requester import LocalRequester, ModelConfig, Requester
-from dragoman.bulk.rows import Labels, RowReader, Source, validate_suffix
-from dragoman.bulk.write_batcher import WriteBatcher
-from dragoman.configuration import ClientConfig
+from dragoman.bulk.rows import RowReader, Source, validate_suffix
 from dragoman.configuration.validation import merge_providers, read_providers
-from dragoman.limits import Limits
 from dragoman.limits.budget import Budget, BudgetAccounts, Budgets, Spend
 from dragoman.output.answer_type import AnswerJson, AnswerType
 from dragoman.output.check import check_output_retries
 from dragoman.pricing import PriceTable
-from dragoman.session.identity import Pseudonyms, resolve_identity
 from dragoman.store.columns import from_micros
 from dragoman.store.errors import StoreError
 
 if TYPE_CHECKING:
     from dragoman.bulk.workers import WorkerPool
-
-CONCURRENCY = 64
-_RUNTIME_OPTIONS = ("context", "stream", "headers")
-"""Options that do not change the prompt."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunConfig:
-    """The settings of a run. ``options``, ``limits`` and ``prices`` are those of the client, if the run has none of its
-    own."""
-
-    source: Source
-    models: Sequence[str]
-    template: str | None = None
-    """The prompt, with {column} for a column of the row; by default that of the column ``prompt``."""
-    system: str | None = None
-    """The system prompt, a template too."""
-    output: Any = None
-    """The type of each answer, as in `Session.ask`. Its fields are columns."""
-    output_retries: int = 1
-    to: Path | None = field(default=None, metadata={"accepts": "str | Path | None"})
-    """The file for the rows with their answers: .jsonl, .csv or .parquet."""
-    prefix: str = ""
-    """Precedes the names of the columns that the run adds, such as ``answer`` and ``cost``."""
-    progress: ProgressCallback | None = None
-    """Is called with a `Progress` at intervals."""
-
-    manifest: str | Path = field(default="sqlite://", metadata={"accepts": "str | Path | None"})
-    """The SQLite file or database URL that a run is resumed from; by default a file next to that of ``to``."""
-    name: str = "bulk"
-    """The name of the run in its manifest."""
-    retry_errors: bool = False
-    """Whether a resumed run sends rows again that were errors."""
-
-    options: AdapterOptions = field(default_factory=AdapterOptions, metadata={"accepts": "AdapterOptions | None"})
-    """The options of each request, as one object."""
-    client: ClientConfig = field(default_factory=ClientConfig, metadata={"accepts": "ClientConfig | HasConfig | None"})
-    """The client, whose settings hold here too; by default the one of `set_default_client`, if any."""
-    providers: Mapping[str, Mapping[str, Any]] | None = field(default=None, metadata={"accepts": "Providers | None"})
-    """The settings of each provider, such as its key; see `ProviderSettings`."""
-    concurrency: int = CONCURRENCY
-    """The maximum of requests in flight for each model. The actual number adapts to what the provider accepts."""
-    limits: "Limits | None" = None
-    """Delay each request until it may start."""
-    budget: "Budget | Decimal | str | int | None" = None
-    """What the whole run may spend, US dollars or a `Budget`. It stops the run."""
-    prices: Prices | None = None
-    """The price table; None is the bundled one."""
-
-    labels: Labels | None = None
-    """The security labels of a row: the name of a column, or a function of the row."""
-    user_id: str | None = None
-    """The user whose budgets pay for the run. It is stored with its rows."""
-    team_id: str | None = None
-    """The team whose budgets pay for the run. It is stored with its rows."""
-    pseudonyms: Pseudonyms | None = None
-    """Turns the ids of users and teams into pseudonyms, with a key of the program."""
-
-    batch: bool = False
-    """Whether the rows are submitted to the provider's batch API."""
-    wait: bool = True
-    """Whether the call waits for its batches. If not, a later call with the same arguments fetches the answers."""
-    poll_every: float = 60.0
-    """The seconds between two looks at a batch."""
-    ray: str | None = None
-    """Sends the requests from a Ray cluster: an address that `ray.init` takes, or ``local`` for one on this machine."""
-    workers: int | None = None
-    """The number of workers of the Ray cluster, by default one for each node."""
-
-    controller: Callable[[int], ConcurrencyController] = ConcurrencyController
-    identity: tuple[str | None, str | None] = field(init=False)
-    """The ids of the user and the team, as they are stored."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "identity", resolve_identity(self.user_id, self.team_id, self.pseudonyms))
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return the settings that must stay the same for a run to be resumed.
-
-        Options that are not set do not count, so that a version with more options resumes the run as well.
-        """
-        options, unset = asdict(self.options), asdict(type(self.options)())
-        relevant = {
-            name: value for name, value in options.items() if name not in _RUNTIME_OPTIONS and value != unset[name]
-        }
-        digest = blake2b(repr(sorted(relevant.items())).encode(), digest_size=16).hexdigest()
-        return {"prompt": self.template, "system": self.system, "options": digest}
 
 
 async def run_bulk(config: RunConfig) -> BulkReport:
@@ -167,20 +75,20 @@ async def run_bulk(config: RunConfig) -> BulkReport:
             schema = config.options.output_schema
             new_run = partial(
                 ModelRun,
+                config=config,
+                row_reader=row_reader,
                 write_batcher=write_batcher,
                 tracker=tracker,
                 estimator=estimator,
                 new_budgets=new_budgets,
                 prices=prices,
-                limits=config.limits,
                 form=AnswerJson(schema) if form is None and schema is not None else form,
-                output_retries=config.output_retries,
             )
-            runs = [
-                new_run(requester=each, model_no=numbers[each.model], controller=config.controller(config.concurrency))
-                for each in requesters
+            runner = BatchRunner if config.batch else ModelRunner
+            runners = [
+                runner(new_run(requester=each, model_no=number, controller=config.controller(config.concurrency)))
+                for each, number in zip(requesters, numbers.values(), strict=True)
             ]
-            runners = _new_runners(config, prices, runs, row_reader)
             try:
                 await _run_all(runners, config.source, tracker)
             except StoreError as error:
@@ -217,25 +125,6 @@ def _open_requesters(config: RunConfig, stack: AsyncExitStack) -> tuple[list[Req
         requesters.append(requester := LocalRequester(each))
         stack.push_async_callback(requester.close)
     return requesters, None
-
-
-def _new_runners(
-    config: RunConfig, prices: Prices, runs: Iterable[ModelRun], row_reader: RowReader
-) -> Sequence[ModelRunner]:
-    """Return what runs the rows of each model."""
-    client = config.client
-    if config.labels is not None and client.policy is None and client.router is None:
-        raise ConfigurationError("labels are for a policy or a router: use a client that has one")
-    shared: dict[str, Any] = {"row_reader": row_reader, "client": client, "retry_errors": config.retry_errors}
-    if any(each is not None for each in (client.policy, client.router, client.events, client.store)):
-        from dragoman.bulk.row_turns import RowTurns
-
-        shared["turns"] = RowTurns(client, prices, config.identity)
-    if not config.batch:
-        return [ModelRunner(each, **shared) for each in runs]
-    assert isinstance(prices, BatchPrices)
-    shared |= {"wait": config.wait, "poll_every": config.poll_every, "identity": config.identity}
-    return [BatchRunner(each, prices=prices.table, **shared) for each in runs]
 
 
 async def _run_all(runners: Sequence[ModelRunner], source: Source, tracker: ProgressTracker) -> None:
@@ -281,6 +170,8 @@ def _prices(config: RunConfig) -> Prices:
 
 
 def _check_config(config: RunConfig) -> None:
+    if config.labels is not None and config.client.policy is None and config.client.router is None:
+        raise ConfigurationError("labels are for a policy or a router: use a client that has one")
     if not config.models:
         raise ConfigurationError("a bulk run needs at least one model")
     check_output_retries(config.output_retries)

@@ -6,7 +6,6 @@ parts that are there. When all are, they become the output.
 
 import hashlib
 import json
-import os
 import shutil
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +18,7 @@ from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError
 from dragoman.adapter.operations.embeddings import Purpose, Truncate
-from dragoman.bulk.output import duckdb_type, encode_json, lines_to_parquet
+from dragoman.bulk.output import duckdb_type, encode_json, lines_to_parquet, write_whole
 from dragoman.bulk.rows import JSON_LINES, Row, RowReader, Template, open_source, validate_suffix
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, Usage
@@ -158,8 +157,7 @@ class _Parts:
     def join(self, types: Mapping[str, str], column: str) -> None:
         """Write the output from all parts."""
         lines = sorted(self._folder.glob("*.jsonl"))
-        temporary = self._output.with_name(f".{self._output.name}.{os.getpid()}.tmp")
-        try:
+        with write_whole(self._output) as temporary:
             if self._output.suffix.lower() in JSON_LINES:
                 with temporary.open("wb") as file:
                     for each in lines:
@@ -174,9 +172,6 @@ class _Parts:
                 needed = {name: duckdb_type(kinds) for name, kinds in names.items()}
                 columns = {**needed, **types, column: "FLOAT[]"}
                 lines_to_parquet(lines, temporary, columns, group=_ROW_GROUP)
-            temporary.replace(self._output)
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def usage(self) -> Usage:
         path = self._folder / "receipts"
@@ -197,8 +192,5 @@ class _Parts:
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
-    """Write a file that appears when it is complete."""
-    temporary = path.with_name(f"{path.name}.tmp")
-    with temporary.open("w", encoding="utf-8", newline="\n") as file:
+    with write_whole(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(line + "\n" for line in lines)
-    temporary.replace(path)

@@ -6,16 +6,15 @@ free for the time that the excess takes.
 """
 
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import NamedTuple
-from weakref import WeakSet
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.replies.rate_limit_headers import Unit
 from dragoman.canonical.forks import ProcessLock
+from dragoman.effects import Perform, call
 
 _MICROSECONDS = 1_000_000
 _MAX_PATTERN = 1_024
@@ -156,16 +155,30 @@ class BucketState:
 
 
 class LocalCounters:
-    """Thread-safe. ``clock`` counts seconds."""
+    """Thread-safe. ``clock`` counts seconds. Calls are effects, as those of counters in Redis are."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lock = ProcessLock()
         self._states: dict[str, BucketState] = {}
-        _all.add(self)
 
-    def claim(self, claims: Sequence[Claim], max_wait_us: int) -> ClaimResult:
-        """Book all buckets, or none if the wait would exceed ``max_wait_us``."""
+    def claim(self, claims: Sequence[Claim], max_wait_us: int) -> Perform:
+        """Book all buckets, or none if the wait would exceed ``max_wait_us``. The outcome is a `ClaimResult`."""
+        return call(self._claim, claims, max_wait_us)
+
+    def settle(self, adjustments: Sequence[Adjustment], at: int) -> Perform:
+        """Replace the claimed time by the used time, for a request that started at ``at``.
+
+        If less was used, the bucket gets time back, but not the time between that start and the last start of any
+        request: no request can start in the past.
+        """
+        return call(self._settle, adjustments, at)
+
+    def apply_notices(self, notices: Sequence[Notice]) -> Perform:
+        """Apply what providers report. This only ever delays requests."""
+        return call(self._apply_notices, notices)
+
+    def _claim(self, claims: Sequence[Claim], max_wait_us: int) -> ClaimResult:
         with self._lock:
             now = at = self._now()
             blocking = 0
@@ -187,12 +200,7 @@ class LocalCounters:
                 self._extend_expiry(state, now, claim.period)
             return ClaimResult(True, at, at - now, blocking)
 
-    def settle(self, adjustments: Sequence[Adjustment], at: int) -> None:
-        """Replace the claimed time by the used time, for a request that started at ``at``.
-
-        If less was used, the bucket gets time back, but not the time between that start and the last start of any
-        request: no request can start in the past.
-        """
+    def _settle(self, adjustments: Sequence[Adjustment], at: int) -> None:
         with self._lock:
             now = self._now()
             for claim, delta in adjustments:
@@ -203,8 +211,7 @@ class LocalCounters:
                 )
                 self._extend_expiry(state, now, claim.period)
 
-    def apply_notices(self, notices: Sequence[Notice]) -> None:
-        """Apply what providers report. This only ever delays requests."""
+    def _apply_notices(self, notices: Sequence[Notice]) -> None:
         with self._lock:
             now = self._now()
             for key, booked, pause, period in notices:
@@ -216,16 +223,6 @@ class LocalCounters:
                 if pause > 0:
                     state.paused_until = max(state.paused_until, now + pause)
                 self._extend_expiry(state, now, period)
-
-    async def claim_async(self, claims: Sequence[Claim], max_wait_us: int) -> ClaimResult:
-        """Do what `claim` does: nothing here waits. The following methods are those of counters in Redis, too."""
-        return self.claim(claims, max_wait_us)
-
-    async def settle_async(self, adjustments: Sequence[Adjustment], at: int) -> None:
-        self.settle(adjustments, at)
-
-    async def apply_notices_async(self, notices: Sequence[Notice]) -> None:
-        self.apply_notices(notices)
 
     def with_name(self, name: str) -> "LocalCounters":
         """Return other counters: those of one object are nobody else's, whatever their name."""
@@ -252,19 +249,3 @@ class LocalCounters:
     def _extend_expiry(state: BucketState, now: int, period: int) -> None:
         """Extend the time for which a bucket is kept: one that was idle for a whole period can be dropped."""
         state.expires_at = max(state.booked_until or now, state.paused_until, now) + period
-
-    def after_fork(self) -> None:
-        """Replace the lock in a child process: another thread of the parent may have held it."""
-        self._lock = ProcessLock()
-
-
-_all: WeakSet[LocalCounters] = WeakSet()
-
-
-def _after_fork() -> None:
-    for counters in list(_all):
-        counters.after_fork()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which never forks
-    os.register_at_fork(after_in_child=_after_fork)

@@ -1,16 +1,15 @@
 """Limits on the requests and tokens that a program sends to its providers, in one process or over many."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 from dragoman.adapter.errors import ConfigurationError, OverloadedError, ProviderError, RateLimitError
 from dragoman.adapter.replies.rate_limit_headers import read_remaining
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.usage import TokenUsage
-from dragoman.effects import Observe, Perform, SendOutcome
+from dragoman.effects import Observe, Perform, SendOutcome, Work, drive, drive_async, perform_all
 from dragoman.limits.limit import Adjustment, Bucket, ClaimResult, Limit, LocalCounters, Notice
 from dragoman.limits.redis_counters import RedisCounters
 from dragoman.limits.reservation import (
@@ -102,42 +101,20 @@ class Limits:
         `settle`. Raises LimitReachedError if the request would wait longer than ``max_wait``, or if its input alone is
         larger than a limit. Raises LimitsUnavailableError.
         """
-        reserved = self._required_amounts(model, input_tokens, output_tokens)
-        if not reserved:
-            return Grant(model, 0, 0.0, 0)
-        claims = [bucket.claim(count) for bucket, count in reserved]
-        return self._to_grant(model, reserved, self._counters.claim(claims, self._max_wait_us))
+        return drive(self._reserve(model, input_tokens, output_tokens))
 
     async def reserve_async(self, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Grant:
         """Do what `reserve` does, without blocking the event loop."""
-        reserved = self._required_amounts(model, input_tokens, output_tokens)
-        if not reserved:
-            return Grant(model, 0, 0.0, 0)
-        claims = [bucket.claim(count) for bucket, count in reserved]
-        return self._to_grant(model, reserved, await self._counters.claim_async(claims, self._max_wait_us))
+        return await drive_async(self._reserve(model, input_tokens, output_tokens))
 
     def acquire(self, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Grant:
         """Do what `reserve` does, then wait until the request may start. If the wait is interrupted, the grant is
         released."""
-        grant = self.reserve(model, input_tokens, output_tokens)
-        if grant.wait > 0:
-            try:
-                self._timing.sleep(grant.wait)
-            except BaseException:
-                self.release(grant)
-                raise
-        return grant
+        return drive(self._acquire(model, input_tokens, output_tokens))
 
     async def acquire_async(self, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Grant:
         """Do what `acquire` does, without blocking the event loop."""
-        grant = await self.reserve_async(model, input_tokens, output_tokens)
-        if grant.wait > 0:
-            try:
-                await self._timing.sleep_async(grant.wait)
-            except BaseException:
-                await self.release_async(grant)
-                raise
-        return grant
+        return await drive_async(self._acquire(model, input_tokens, output_tokens))
 
     def settle(self, grant: Grant, usage: TokenUsage | None, *, requests: int = 1) -> bool:
         """Replace what was reserved by what was used: the tokens of a reply (None for no reply), and the number of
@@ -146,21 +123,11 @@ class Limits:
         Return whether it was counted. The request was sent, and its reply matters more than its count: if the counters
         cannot be reached, that is only logged.
         """
-        try:
-            if adjustments := _adjustments(grant, usage, requests):
-                self._counters.settle(adjustments, grant.at)
-        except LimitsUnavailableError as error:
-            return _log_uncounted(error)
-        return True
+        return drive(self._settle(grant, usage, requests))
 
     async def settle_async(self, grant: Grant, usage: TokenUsage | None, *, requests: int = 1) -> bool:
         """Do what `settle` does, without blocking the event loop."""
-        try:
-            if adjustments := _adjustments(grant, usage, requests):
-                await self._counters.settle_async(adjustments, grant.at)
-        except LimitsUnavailableError as error:
-            return _log_uncounted(error)
-        return True
+        return await drive_async(self._settle(grant, usage, requests))
 
     def release(self, grant: Grant) -> None:
         """Release the grant of a request that was never sent."""
@@ -173,19 +140,11 @@ class Limits:
     def observe(self, model: str, headers_or_error: Mapping[str, str] | ProviderError) -> None:
         """Apply what a provider reports: the remaining amount in the headers of a reply, or a rate-limit error with the
         time to wait. This only ever delays requests. If the counters cannot be reached, that is only logged."""
-        if notices := self._read_notices(model, headers_or_error):
-            try:
-                self._counters.apply_notices(notices)
-            except LimitsUnavailableError as error:
-                _log_uncounted(error)
+        drive(self._observe(model, headers_or_error))
 
     async def observe_async(self, model: str, headers_or_error: Mapping[str, str] | ProviderError) -> None:
         """Do what `observe` does, without blocking the event loop."""
-        if notices := self._read_notices(model, headers_or_error):
-            try:
-                await self._counters.apply_notices_async(notices)
-            except LimitsUnavailableError as error:
-                _log_uncounted(error)
+        await drive_async(self._observe(model, headers_or_error))
 
     def close(self) -> None:
         """Close the connections of sync calls; a later call opens new ones."""
@@ -195,12 +154,8 @@ class Limits:
         """Close the connections of sync calls and of this event loop."""
         await self._counters.close_async()
 
-    @property
-    def _max_wait_us(self) -> int:
-        return int(min(self.max_wait, 1e9) * 1_000_000) + _ROUNDING_US
-
-    def _required_amounts(self, model: str, input_tokens: int, output_tokens: int) -> tuple[tuple[Bucket, int], ...]:
-        reserved = []
+    def _reserve(self, model: str, input_tokens: int, output_tokens: int) -> Work[Grant]:
+        reserved: list[tuple[Bucket, int]] = []
         for bucket in self._buckets(model):
             if bucket.unit == "tokens" and input_tokens > bucket.amount:
                 raise LimitReachedError(
@@ -208,15 +163,13 @@ class Limits:
                     provider=model.partition(":")[0],
                     model=model,
                 )
-            reserved.append(
-                (bucket, 1 if bucket.unit == "requests" else min(input_tokens + output_tokens, bucket.amount))
-            )
-        return tuple(reserved)
-
-    def _buckets(self, model: str) -> Iterable[Bucket]:
-        return (bucket for limit in self.limits if limit.matches(model) for bucket in limit.buckets(model))
-
-    def _to_grant(self, model: str, reserved: Sequence[tuple[Bucket, int]], result: ClaimResult) -> Grant:
+            count = 1 if bucket.unit == "requests" else min(input_tokens + output_tokens, bucket.amount)
+            reserved.append((bucket, count))
+        if not reserved:
+            return Grant(model, 0, 0.0, 0)
+        max_wait_us = int(min(self.max_wait, 1e9) * 1_000_000) + _ROUNDING_US
+        claims = [bucket.claim(count) for bucket, count in reserved]
+        result: ClaimResult = yield self._counters.claim(claims, max_wait_us)
         wait = result.wait / 1_000_000 if result.wait > _ROUNDING_US else 0.0
         if not result.granted:
             raise LimitReachedError(
@@ -228,6 +181,36 @@ class Limits:
             )
         tokens = max((count for bucket, count in reserved if bucket.unit == "tokens"), default=0)
         return Grant(model, tokens, wait, result.at, tuple(reserved))
+
+    def _acquire(self, model: str, input_tokens: int, output_tokens: int) -> Work[Grant]:
+        reserve = partial(self.reserve, model, input_tokens, output_tokens)
+        grant: Grant = yield Perform(reserve, partial(self.reserve_async, model, input_tokens, output_tokens))
+        if grant.wait > 0:
+            sleep, sleep_async = self._timing.sleep, self._timing.sleep_async
+            try:
+                yield Perform(partial(sleep, grant.wait), partial(sleep_async, grant.wait))
+            except BaseException:
+                yield Perform(partial(self.release, grant), partial(self.release_async, grant))
+                raise
+        return grant
+
+    def _settle(self, grant: Grant, usage: TokenUsage | None, requests: int) -> Work[bool]:
+        adjustments = []
+        for bucket, count in grant.reserved:
+            used = requests
+            if bucket.unit == "tokens":
+                used = 0 if usage is None else usage.total_tokens
+                used -= 0 if usage is None or bucket.limit.count_cached else usage.cached_input_tokens
+            if used != count:
+                adjustments.append(Adjustment(bucket.claim(count), bucket.time_for(used - count)))
+        return _count(self._counters.settle(adjustments, grant.at) if adjustments else None)
+
+    def _observe(self, model: str, headers_or_error: Mapping[str, str] | ProviderError) -> Work[bool]:
+        notices = self._read_notices(model, headers_or_error)
+        return _count(self._counters.apply_notices(notices) if notices else None)
+
+    def _buckets(self, model: str) -> Iterable[Bucket]:
+        return (bucket for limit in self.limits if limit.matches(model) for bucket in limit.buckets(model))
 
     def _read_notices(self, model: str, headers_or_error: Mapping[str, str] | ProviderError) -> list[Notice]:
         if isinstance(headers_or_error, ProviderError):
@@ -251,21 +234,15 @@ class Limits:
         ]
 
 
-def _log_uncounted(error: LimitsUnavailableError) -> Literal[False]:
-    logger.warning("the limits could not count a request: %s", error)
-    return False
-
-
-def _adjustments(grant: Grant, usage: TokenUsage | None, requests: int) -> list[Adjustment]:
-    adjustments = []
-    for bucket, count in grant.reserved:
-        used = requests
-        if bucket.unit == "tokens":
-            used = 0 if usage is None else usage.total_tokens
-            used -= 0 if usage is None or bucket.limit.count_cached else usage.cached_input_tokens
-        if used != count:
-            adjustments.append(Adjustment(bucket.claim(count), bucket.time_for(used - count)))
-    return adjustments
+def _count(change: Perform | None) -> Work[bool]:
+    """Change the counters, and return whether that was possible."""
+    try:
+        if change is not None:
+            yield change
+    except LimitsUnavailableError as error:
+        logger.warning("the limits could not count a request: %s", error)
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,16 +254,13 @@ class LimitGovernor:
 
     def reserve(self, measure: MeasureUsage) -> Perform:
         """Return the effect that waits for the limits. Raises LimitReachedError and LimitsUnavailableError."""
-        use = measure()
-        return Perform(partial(self._acquire, use), partial(self._acquire_async, use))
+        return perform_all(self._acquire(measure()))
 
-    def _acquire(self, use: MaxUsage) -> "LimitReservation":
-        tokens, output = use.input.total_tokens, self.limits.expected_output(use)
-        return LimitReservation(self, tokens, self.limits.acquire(self.model, tokens, output))
-
-    async def _acquire_async(self, use: MaxUsage) -> "LimitReservation":
-        tokens, output = use.input.total_tokens, self.limits.expected_output(use)
-        return LimitReservation(self, tokens, await self.limits.acquire_async(self.model, tokens, output))
+    def _acquire(self, use: MaxUsage) -> "Work[LimitReservation]":
+        limits, tokens = self.limits, use.input.total_tokens
+        asked = self.model, tokens, limits.expected_output(use)
+        grant: Grant = yield Perform(partial(limits.acquire, *asked), partial(limits.acquire_async, *asked))
+        return LimitReservation(self, tokens, grant)
 
 
 class LimitReservation(Reservation):

@@ -5,7 +5,7 @@ The server's clock is used, so that processes with different clocks share one li
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from copy import copy
 from functools import cache
 from importlib.resources import files
@@ -13,11 +13,12 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, mask_secrets
+from dragoman.effects import Perform, Work, call, perform_all
 from dragoman.limits.limit import Adjustment, Claim, ClaimResult, Notice
 from dragoman.limits.reservation import LimitsUnavailableError
 
-_TIMEOUT = 5.0
-"""Timeout of a call to the server, in seconds."""
+_SETTINGS: dict[str, Any] = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0}
+"""Of a client, in seconds."""
 
 
 class RedisCounters:
@@ -38,9 +39,10 @@ class RedisCounters:
         self._clock = clock
         self._async_client_class = redis.asyncio.Redis
         self._failures = (redis.RedisError, OSError)
-        self._loop_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClient] = WeakKeyDictionary()
+        self._loop_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[Any, None]]]
+        self._loop_clients = WeakKeyDictionary()
         try:
-            self._client: Any = redis.Redis.from_url(self._url, **_client_settings())
+            self._client: Any = redis.Redis.from_url(self._url, **_SETTINGS)
         except ValueError:  # the URL is not shown: it may hold a password
             raise ConfigurationError(
                 "this is not a Redis URL: write redis://host:6379/0, or rediss:// for TLS"
@@ -52,23 +54,24 @@ class RedisCounters:
         other._name = f"{self._name}:{name}"
         return other
 
-    def claim(self, claims: Sequence[Claim], max_wait_us: int) -> ClaimResult:
-        return _claim_result(self._run("claim", *self._claim_args(claims, max_wait_us)))
+    def claim(self, claims: Sequence[Claim], max_wait_us: int) -> Perform:
+        return perform_all(self._claim(claims, max_wait_us))
 
-    async def claim_async(self, claims: Sequence[Claim], max_wait_us: int) -> ClaimResult:
-        return _claim_result(await self._run_async("claim", *self._claim_args(claims, max_wait_us)))
+    def _claim(self, claims: Sequence[Claim], max_wait_us: int) -> Work[ClaimResult]:
+        numbers = [part for claim in claims for part in (claim.cost, claim.slack, claim.period)]
+        result = yield self._call("claim", [claim.key for claim in claims], max_wait_us, *numbers)
+        granted, at, wait, blocking = map(int, result)
+        return ClaimResult(bool(granted), at, wait, blocking)
 
-    def settle(self, adjustments: Sequence[Adjustment], at: int) -> None:
-        self._run("settle", *self._settle_args(adjustments, at))
+    def settle(self, adjustments: Sequence[Adjustment], at: int) -> Perform:
+        numbers = [part for claim, delta in adjustments for part in (claim.cost, delta, claim.period)]
+        return self._call("settle", [claim.key for claim, _ in adjustments], at, *numbers)
 
-    async def settle_async(self, adjustments: Sequence[Adjustment], at: int) -> None:
-        await self._run_async("settle", *self._settle_args(adjustments, at))
-
-    def apply_notices(self, notices: Sequence[Notice]) -> None:
-        self._run("notice", *self._notice_args(notices))
-
-    async def apply_notices_async(self, notices: Sequence[Notice]) -> None:
-        await self._run_async("notice", *self._notice_args(notices))
+    def apply_notices(self, notices: Sequence[Notice]) -> Perform:
+        numbers = [
+            part for _, taken, pause, period in notices for part in ("" if taken is None else taken, pause, period)
+        ]
+        return self._call("notice", [notice.key for notice in notices], *numbers)
 
     def close(self) -> None:
         """Close the connections of sync calls."""
@@ -76,87 +79,42 @@ class RedisCounters:
 
     async def close_async(self) -> None:
         """Close the connections of sync calls and of this event loop."""
-        client = self._loop_clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.end.aclose()
+        _, end = self._loop_clients.pop(asyncio.get_running_loop(), (None, None))
+        if end is not None:
+            await end.aclose()
         self.close()
 
-    def _claim_args(self, claims: Sequence[Claim], max_wait_us: int) -> tuple[list[str], list[Any]]:
-        numbers = [part for claim in claims for part in (claim.cost, claim.slack, claim.period)]
-        return self._keys(claim.key for claim in claims), [self._now(), max_wait_us, *numbers]
+    def _call(self, script: str, buckets: Sequence[str], *numbers: Any) -> Perform:
+        """Return the effect that runs a script on the server."""
+        return perform_all(self._run(script, buckets, numbers))
 
-    def _settle_args(self, adjustments: Sequence[Adjustment], at: int) -> tuple[list[str], list[Any]]:
-        numbers = [part for claim, delta in adjustments for part in (claim.cost, delta, claim.period)]
-        return self._keys(claim.key for claim, _ in adjustments), [self._now(), at, *numbers]
-
-    def _notice_args(self, notices: Sequence[Notice]) -> tuple[list[str], list[Any]]:
-        numbers = [
-            part for _, taken, pause, period in notices for part in ("" if taken is None else taken, pause, period)
-        ]
-        return self._keys(notice.key for notice in notices), [self._now(), *numbers]
-
-    def _keys(self, keys: Any) -> list[str]:
-        """Return the keys of buckets. The part in braces puts all keys into one slot of a cluster."""
-        return [f"{{{self._name}}}:limit:{key}" for key in keys]
-
-    def _now(self) -> int | str:
-        return "" if self._clock is None else int(self._clock() * 1_000_000)
-
-    def _run(self, script: str, keys: list[str], numbers: list[Any]) -> Any:
+    def _run(self, script: str, buckets: Sequence[str], numbers: Sequence[Any]) -> Work[Any]:
+        now = "" if self._clock is None else int(self._clock() * 1_000_000)
+        keys = [f"{{{self._name}}}:limit:{bucket}" for bucket in buckets]  # braces: all are in one slot of a cluster
         try:
-            return self._client.register_script(_read_script(script))(keys=keys, args=numbers)
+            client = yield Perform(lambda: self._client, self._loop_client)
+            return (yield call(client.register_script(_read_script(script)), keys=keys, args=[now, *numbers]))
         except self._failures as error:
-            raise _unavailable(error) from None
-
-    async def _run_async(self, script: str, keys: list[str], numbers: list[Any]) -> Any:
-        try:
-            client = await self._loop_client()
-            running: Awaitable[Any] = client.register_script(_read_script(script))(keys=keys, args=numbers)
-            return await running
-        except self._failures as error:
-            raise _unavailable(error) from None
+            raise LimitsUnavailableError(
+                f"the server that holds the counters of the limits cannot be reached: {mask_secrets(str(error))}"
+            ) from None
 
     async def _loop_client(self) -> Any:
         """Return the client of this event loop, which owns its connections and closes them at its end."""
         loop = asyncio.get_running_loop()
-        client = self._loop_clients.get(loop)
-        if client is None:
-            client = self._loop_clients[loop] = _LoopClient(
-                self._async_client_class.from_url(self._url, **_client_settings())
-            )
-            await anext(client.end)
-        return client.redis
+        if loop not in self._loop_clients:
+            end = _until_the_loop_ends(self._async_client_class.from_url(self._url, **_SETTINGS))
+            self._loop_clients[loop] = (await anext(end), end)
+        return self._loop_clients[loop][0]
 
 
-class _LoopClient:
-    """A client of one event loop. `asyncio.run` and its kin close every suspended async generator before they close
-    the loop: that of a sync bulk run would leave its connections open."""
-
-    def __init__(self, redis: Any) -> None:
-        self.redis = redis
-        self.end = _close_at_end(redis)
-
-
-async def _close_at_end(redis: Any) -> AsyncGenerator[None, None]:
+async def _until_the_loop_ends(client: Any) -> AsyncGenerator[Any, None]:
+    """Yield the client, and close it at the end. `asyncio.run` and its kin close every suspended async generator before
+    they close the loop: that of a sync bulk run would leave its connections open."""
     try:
-        yield
+        yield client
     finally:
-        await redis.aclose()
-
-
-def _client_settings() -> dict[str, Any]:
-    return {"socket_timeout": _TIMEOUT, "socket_connect_timeout": _TIMEOUT}
-
-
-def _claim_result(values: Sequence[Any]) -> ClaimResult:
-    granted, at, wait, blocking = map(int, values)
-    return ClaimResult(bool(granted), at, wait, blocking)
-
-
-def _unavailable(error: Exception) -> LimitsUnavailableError:
-    return LimitsUnavailableError(
-        f"the server that holds the counters of the limits cannot be reached: {mask_secrets(str(error))}"
-    )
+        await client.aclose()
 
 
 @cache

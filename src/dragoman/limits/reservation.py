@@ -208,8 +208,15 @@ def is_unreadable(outcome: SendOutcome) -> bool:
 
 def is_billed(outcome: SendOutcome) -> bool:
     """Whether a reply that reported no usage was probably billed all the same."""
-    left = isinstance(outcome, Abandoned) and outcome.sent  # the provider may continue
-    return left or _was_seen(outcome) or is_unreadable(outcome) or is_ended_here(outcome)
+    match outcome:
+        case Replied():
+            return True
+        case Broken():
+            return outcome.seen or is_unreadable(outcome) or is_ended_here(outcome)
+        case Abandoned():  # the provider may continue
+            return outcome.sent or outcome.partial is not None
+        case Failed():
+            return False
 
 
 def _output_bytes(outcome: SendOutcome) -> int:
@@ -246,16 +253,3 @@ def usage_of(outcome: SendOutcome) -> Usage | None:
             return None if reply is None else reply.usage
         case Failed():
             return None
-
-
-def _was_seen(outcome: SendOutcome) -> bool:
-    """Whether the caller received any of the reply."""
-    match outcome:
-        case Replied():
-            return True
-        case Broken():
-            return outcome.seen
-        case Abandoned():
-            return outcome.partial is not None
-        case Failed():
-            return False

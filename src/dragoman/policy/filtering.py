@@ -33,14 +33,7 @@ def filter_extensions(extensions: Extensions | None, capabilities: Iterable[Capa
         return None
     if not isinstance(extensions, Extensions):
         raise TypeError(f"expected Extensions, not a {type(extensions).__name__}")
-    visible = {
-        name: copy.deepcopy(getattr(extensions, name)) for name in Extensions.model_fields if _is_visible(name, granted)
-    }
-    if extensions.security is not None:
-        visible["security"] = _filter_security(extensions.security, granted)
-    if visible.get("agent") is not None:
-        visible["agent"] = _filter_agent(visible["agent"], granted)
-    return Extensions(**visible)
+    return FilterCache().get_for_plugin(extensions, granted)
 
 
 def filter_message(message: Message, granted: frozenset[Capability]) -> Message:
@@ -89,11 +82,9 @@ class FilterCache:
         return shared if shared.custom is None else replace_fields(shared, {"custom": thaw(shared.custom)})
 
     def _filter(self, extensions: Extensions | None, granted: frozenset[Capability]) -> Extensions:
-        if type(extensions) is not Extensions:
-            return filter_extensions(extensions, granted) or Extensions()
         visible: dict[str, Any] = {}
-        for name, value in extensions.__dict__.items():
-            if value is None:
+        for name in () if extensions is None else Extensions.model_fields:
+            if (value := getattr(extensions, name)) is None:
                 continue
             if name == "security":
                 visible[name] = self._copy((name, granted), value, partial(_filter_security, granted=granted))
@@ -105,7 +96,7 @@ class FilterCache:
                 )
             else:
                 visible[name] = self._copy(name, value, _copy_slot)
-        return replace_fields(_NO_EXTENSIONS, visible)
+        return _NO_EXTENSIONS.model_copy(update=visible)  # a copy even if nothing is visible: nobody shares it
 
     def _copy(self, key: Any, original: Any, make_copy: Callable[[Any], Any]) -> Any:
         known = self._copies.get(key)

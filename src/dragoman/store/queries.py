@@ -1,6 +1,7 @@
 """Read-only transactions. Each takes the connection that it runs on."""
 
 import base64
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -70,16 +71,15 @@ def load(connection: Connection, session_id: str) -> StoredSession:
 
 def page(
     connection: Connection,
+    filters: Mapping[str, str | None],
     *,
-    user_id: str | None,
-    team_id: str | None,
-    model: str | None,
     since: datetime | None,
     limit: int,
     cursor: str | None,
 ) -> SessionPage:
+    """Return one page of the sessions with these values, by the names of columns."""
     selected = select(sessions)
-    for name, value in (("user_id", user_id), ("team_id", team_id), ("active_model", model)):
+    for name, value in filters.items():
         if value is not None:
             selected = selected.where(sessions.c[name] == encode_text(value))
     if since is not None:

@@ -31,10 +31,22 @@ from dragoman.store.columns import (
 )
 from dragoman.store.records import SessionRecord
 
+_METADATA_COLUMNS = ("model", "provider", "user_id", "team_id")
 _USAGE_COLUMNS = (
     "input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens", "reasoning_tokens",
     "cost_usd", "pricing_version", "latency_ms",
 )  # fmt: skip
+
+
+_TEXTS = {"active_model": "model", "title": "title", "workspace_path": "workspace"}
+"""The texts of a session by column, each with its field."""
+_IDS = {
+    "user_id": "the user's id",
+    "team_id": "the team's id",
+    "parent_session_id": "the parent session's id",
+    "parent_message_id": "the parent message's id",
+}
+"""The optional ids of a session, as errors name them. Each is a column and a field."""
 
 
 def session_row(record: SessionRecord, next_seq: int = 0) -> dict[str, Any]:
@@ -43,15 +55,10 @@ def session_row(record: SessionRecord, next_seq: int = 0) -> dict[str, Any]:
         "id": encode_id(record.id, "the session's id"),
         "version": record.version,
         "next_seq": next_seq,
-        "active_model": encode_optional(record.model),
-        "title": encode_optional(record.title),
-        "workspace_path": encode_optional(record.workspace),
+        **{column: encode_optional(getattr(record, field)) for column, field in _TEXTS.items()},
         "routing_policy_json": encode_optional_json(record.routing_policy),
         "metadata_json": encode_json(record.metadata),
-        "user_id": encode_optional_id(record.user_id, "the user's id"),
-        "team_id": encode_optional_id(record.team_id, "the team's id"),
-        "parent_session_id": encode_optional_id(record.parent_session_id, "the parent session's id"),
-        "parent_message_id": encode_optional_id(record.parent_message_id, "the parent message's id"),
+        **{name: encode_optional_id(getattr(record, name), what) for name, what in _IDS.items()},
         "schema_version": SCHEMA_VERSION,
         "created_at": to_micros(record.created_at),
         "updated_at": to_micros(record.updated_at),
@@ -64,17 +71,12 @@ def record_from_row(row: RowMapping) -> SessionRecord:
         return SessionRecord(
             id=decode_text(row["id"]),
             version=row["version"],
-            model=decode_optional(row["active_model"]),
-            title=decode_optional(row["title"]),
-            workspace=decode_optional(row["workspace_path"]),
             routing_policy=decode_json_object(row["routing_policy_json"]),
             metadata=decode_json_object(row["metadata_json"]) or {},
-            user_id=decode_optional(row["user_id"]),
-            team_id=decode_optional(row["team_id"]),
-            parent_session_id=decode_optional(row["parent_session_id"]),
-            parent_message_id=decode_optional(row["parent_message_id"]),
             created_at=from_micros(row["created_at"]),
             updated_at=from_micros(row["updated_at"]),
+            **{field: decode_optional(row[column]) for column, field in _TEXTS.items()},
+            **{name: decode_optional(row[name]) for name in _IDS},
         )
     except MALFORMED_DATA_ERRORS as error:
         raise unreadable_error(f"the session {row['id']!r:.80}", error) from None
@@ -101,10 +103,7 @@ def attempt_row(message: Message, session_id: str, seq: int) -> dict[str, Any]:
         "schema_version": message.schema_version,
         "status": message_metadata.status.value,
         "stop_reason": None if message_metadata.stop_reason is None else message_metadata.stop_reason.value,
-        "model": encode_optional(message_metadata.model),
-        "provider": encode_optional(message_metadata.provider),
-        "user_id": encode_optional(message_metadata.user_id),
-        "team_id": encode_optional(message_metadata.team_id),
+        **{name: encode_optional(getattr(message_metadata, name)) for name in _METADATA_COLUMNS},
         **{name: getattr(usage, name, None) for name in _USAGE_COLUMNS},
         "pricing_version": encode_optional(usage.pricing_version) if usage else None,
         "cost_status": usage.cost_status.value if usage else None,

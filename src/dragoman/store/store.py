@@ -175,12 +175,10 @@ class Store:
         """
         turn = _new_turn_record(messages, attempts, tool_ids, extensions, step)
         now = to_micros(self._clock())
-        return self._database.write(
-            lambda connection: writes.append(
-                connection, session_id, turn, expected=expected_version, now=now, model=model
-            ),
-            single_statement=turn.is_one_statement,
+        append = partial(
+            writes.append, session_id=session_id, turn=turn, expected=expected_version, now=now, model=model
         )
+        return self._database.write(append, single_statement=turn.is_one_statement)
 
     def _new_record(
         self,
@@ -224,9 +222,7 @@ class Store:
         extensions = read_mapping("extensions", extensions)
         now = to_micros(self._clock())
         return self._database.write(
-            lambda connection: writes.annotate(
-                connection, session_id, message_id, extensions, expected=expected_version, now=now
-            )
+            lambda connection: writes.annotate(connection, session_id, message_id, extensions, expected_version, now)
         )
 
     def load(self, session_id: str) -> StoredSession:
@@ -269,10 +265,9 @@ class Store:
         ``cursor`` is that of the previous page. A session that is used in the meantime moves to the front. Raises
         StoreError for an invalid argument.
         """
+        filters = {"user_id": user_id, "team_id": team_id, "active_model": model}
         return self._database.read(
-            lambda connection: queries.page(
-                connection, user_id=user_id, team_id=team_id, model=model, since=since, limit=limit, cursor=cursor
-            )
+            lambda connection: queries.page(connection, filters, since=since, limit=limit, cursor=cursor)
         )
 
     def search(
@@ -281,17 +276,8 @@ class Store:
         """Return the messages that contain this text literally, ignoring case, the newest first. The search covers text
         blocks, including those of tool results. Nothing in the text is an operator. ``user_id`` is the session's.
         """
-        return self._database.read(
-            lambda connection: queries.search(
-                connection,
-                text,
-                user_id=user_id,
-                session_id=session_id,
-                limit=limit,
-                sqlite=self._database.is_sqlite,
-                indexed=self._indexed,
-            )
-        )
+        find = partial(queries.search, query=text, user_id=user_id, session_id=session_id, limit=limit)
+        return self._database.read(partial(find, sqlite=self._database.is_sqlite, indexed=self._indexed))
 
     def unanswered(
         self, *, user_id: str | None = None, session_id: str | None = None, limit: int = 50
@@ -299,25 +285,20 @@ class Store:
         """Return the calls without a result, the newest first: those that wait for one, and those that were given up.
         One that has started, in a session of `unfinished`, may have run. ``user_id`` is the session's.
         """
-        return self._calls(PENDING, user_id, session_id, limit)
+        find = partial(queries.calls, status=PENDING, user_id=user_id, session_id=session_id, limit=limit)
+        return self._database.read(find)
 
     def failed_calls(
         self, *, user_id: str | None = None, session_id: str | None = None, limit: int = 50
     ) -> tuple[StoredCall, ...]:
         """Return the calls whose result is an error, the newest first."""
-        return self._calls(FAILED, user_id, session_id, limit)
+        find = partial(queries.calls, status=FAILED, user_id=user_id, session_id=session_id, limit=limit)
+        return self._database.read(find)
 
     def unfinished(self, *, limit: int = 50) -> tuple[str, ...]:
         """Return the ids of the sessions in the middle of a turn, the longest ago first: their program runs, or was
         killed."""
         return self._database.read(lambda connection: queries.unfinished(connection, limit=limit))
-
-    def _calls(self, status: str, user_id: str | None, session_id: str | None, limit: int) -> tuple[StoredCall, ...]:
-        return self._database.read(
-            lambda connection: queries.calls(
-                connection, status=status, user_id=user_id, session_id=session_id, limit=limit
-            )
-        )
 
     def billed_replies(
         self,
@@ -431,15 +412,8 @@ class Store:
         run = self._database.read if dry_run else self._database.write
         done: list[RetentionRecord] = []
         for row_id in self._database.read(retention.find_candidates):
-            enforce = partial(
-                retention.enforce,
-                row_id=row_id,
-                action=action,
-                now=now,
-                session_idle=session_idle,
-                dry_run=dry_run,
-            )
-            if (record := run(enforce)) is not None:
+            enforce = partial(retention.enforce, row_id=row_id, action=action, now=now, session_idle=session_idle)
+            if (record := run(partial(enforce, dry_run=dry_run))) is not None:
                 done.append(record)
         return tuple(done)
 

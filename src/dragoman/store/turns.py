@@ -1,7 +1,7 @@
 """The rows that a turn adds besides its messages: tool calls, the map of tool ids, and open or failed turns."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from dataclasses import asdict
 from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
@@ -312,21 +312,17 @@ def load_turn(connection: Connection, session_id: str, messages: tuple[Message, 
         raise unreadable_error(f"the open turn of the session {session_id!r:.80}", error) from None
 
 
+_CALL_TEXTS = ("session_id", "message_id", "id", "name", "side_effects", "result_message_id")
+
+
 def call_from_row(row: RowMapping) -> StoredCall:
     """Return the call of a row. Raises UnreadableError."""
     try:
-        return StoredCall(
-            session_id=decode_text(row["session_id"]),
-            message_id=decode_text(row["message_id"]),
-            id=decode_text(row["id"]),
-            name=decode_text(row["name"]),
-            status=row["status"],
-            side_effects=decode_optional(row["side_effects"]),
-            created_at=from_micros(row["created_at"]),
-            started_at=_optional_time(row["started_at"]),
-            completed_at=_optional_time(row["completed_at"]),
-            result_message_id=decode_optional(row["result_message_id"]),
-        )
+        texts: dict[str, Any] = {name: decode_optional(row[name]) for name in _CALL_TEXTS}
+        times: dict[str, Any] = {
+            name: None if row[name] is None else from_micros(row[name]) for name in ("started_at", "completed_at")
+        }
+        return StoredCall(status=row["status"], created_at=from_micros(row["created_at"]), **texts, **times)
     except MALFORMED_DATA_ERRORS as error:
         raise unreadable_error(f"a call of the session {row['session_id']!r:.80}", error) from None
 
@@ -352,15 +348,8 @@ def _content(turn: OpenTurn) -> dict[str, Any]:
     for index, message in enumerate(turn.prompt):  # how long its data may be kept is one more field
         if (retention := turn.retention.get(message.id)) is not None:
             prompt[index] = f'{prompt[index][:-1]},"{RETENTION}":{wirejson.dumps_text(retention)}}}'
-    attempts = [
-        {
-            "model": each.model,
-            "error": each.error,
-            "cost_usd": None if each.cost_usd is None else format(each.cost_usd, "f"),
-            "reply_id": each.reply_id,
-        }
-        for each in turn.attempts
-    ]
+    costs = (None if each.cost_usd is None else format(each.cost_usd, "f") for each in turn.attempts)
+    attempts = [asdict(each) | {"cost_usd": cost} for each, cost in zip(turn.attempts, costs, strict=True)]
     return {"prompt_json": f"[{','.join(prompt)}]", "attempts_json": wirejson.dumps_text(attempts)}
 
 
@@ -375,7 +364,3 @@ def _progress(row: RowMapping, messages: Mapping[str, Message]) -> CallProgress:
     results = () if message is None else message.tool_results
     result = next((each for each in results if each.tool_use_id == decode_text(row["id"])), None)
     return CallProgress(started=started, side_effects=effects, result=result)
-
-
-def _optional_time(stored: int | None) -> datetime | None:
-    return None if stored is None else from_micros(stored)

@@ -177,7 +177,6 @@ def annotate(
     session_id: str,
     message_id: str,
     extensions: Mapping[str, Any],
-    *,
     expected: int | None,
     now: int,
 ) -> int:

@@ -12,9 +12,9 @@ from pydantic import BaseModel, Field
 
 from dragoman import AdapterOptions, Budget, Client, EventBus
 from dragoman.bulk import BulkReport, bulk, bulk_async
-from dragoman.bulk.manifest import Manifest
-from dragoman.bulk.records import Claim, RowUsage
-from dragoman.bulk.run import RunConfig
+from dragoman.bulk.config import RunConfig
+from dragoman.bulk.manifest.manifest import Manifest
+from dragoman.bulk.manifest.records import RowRecord, RowUsage
 from dragoman.errors import AuthenticationError, RequestError
 from tests.bulk.provider import HAIKU, Provider, error_reply, number, reply
 
@@ -146,7 +146,7 @@ def test_a_killed_process_loses_no_cost_of_earlier_answers(tmp_path: Path) -> No
     config = RunConfig(source=None, models=[HAIKU])  # type: ignore[arg-type]  # the rows do not matter here
     (model_no,) = manifest.open_run(config.fingerprint(), [HAIKU])
     paid = RowUsage(Decimal("0.25"), "priced", 1000, 100)
-    claim = Claim(model_no, 1, "", Decimal("0.5"), 7, paid, 1)
+    claim = RowRecord(model_no, 1, "", Decimal("0.5"), 7, paid, 1)
     manifest.save([claim])
     manifest.close()
     report, _ = run(Provider(), tmp_path / "m", output=None)

@@ -20,8 +20,8 @@ from dragoman import AdapterOptions, Message, get_adapter, limits
 from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.registry import GROUP
 from dragoman.bulk import bulk
-from dragoman.bulk.records import LossReason, State
-from dragoman.bulk.run import RunConfig
+from dragoman.bulk.config import RunConfig
+from dragoman.bulk.manifest.records import LossReason, State
 from dragoman.bundled import bundled_path
 from dragoman.canonical.blocks import ProviderBlock, UnknownBlock
 from dragoman.canonical.message import read_message

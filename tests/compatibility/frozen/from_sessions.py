@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from dragoman import DragomanError
 from dragoman.adapter.registry import GROUP
-from dragoman.bulk import records as bulk_tables
+from dragoman.bulk.manifest import records as bulk_tables
 from dragoman.canonical.message import Message, MessageMetadata, StopReason
 from dragoman.cli.app import app
 from dragoman.cli.cost import By

@@ -141,6 +141,36 @@ def test_an_interrupt_is_settled_and_raised(error: BaseException) -> None:
     assert log[2:] == ["first settles Abandoned", "second settles Abandoned"]
 
 
+class Keeping(Recorder):
+    """A governor that keeps the outcomes that it settles."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__("keeping", [], **settings)
+        self.settled: list[SendOutcome] = []
+
+    def _reserve(self) -> Reservation:
+        held = super()._reserve()
+        held.settle = self.settled.append  # type: ignore[method-assign,assignment]
+        return held
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), DragomanError("no"), ValueError("a bug")])
+def test_what_ends_before_the_request_leaves_was_not_sent(error: BaseException) -> None:
+    first = Keeping()
+    with pytest.raises(type(error)):
+        drive(Attempt([first, Recorder("second", [], refusal=error)], lambda: USE).run(replied))
+    assert first.settled == [Abandoned(sent=False)]
+
+
+@pytest.mark.parametrize(("error", "sent"), [(KeyboardInterrupt(), True), (ValueError("a bug"), False)])
+def test_a_caller_who_leaves_may_be_answered(error: BaseException, sent: bool) -> None:
+    """A mistake in the program is none of the provider's."""
+    governor = Keeping()
+    with pytest.raises(type(error)):
+        drive(Attempt([governor], lambda: USE).run(failing(error)))
+    assert governor.settled == [Abandoned(sent=sent)]
+
+
 def test_a_refusal_of_the_provider_is_observed(run: Callable[[Any], Any]) -> None:
     log: list[str] = []
     refusal = RateLimitError("slow down", provider="anthropic")

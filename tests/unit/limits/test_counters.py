@@ -52,7 +52,7 @@ def test_no_window_holds_more_than_the_limit(limit: Limit, steps: list[tuple[str
     for kind, number in steps:
         if kind == "ask":
             needs = tuple(min(1 if bucket.unit == "requests" else number, bucket.amount) for bucket in buckets)
-            result = counters.claim(_claims(buckets, needs), NO_LIMIT)
+            result = counters.claim(_claims(buckets, needs), NO_LIMIT).work()
             assert result.granted
             use = Use(result.at, needs, needs)
             uses.append(use)
@@ -66,9 +66,9 @@ def test_no_window_holds_more_than_the_limit(limit: Limit, steps: list[tuple[str
                 Adjustment(bucket.claim(held), bucket.time_for(used - held))
                 for bucket, held, used in zip(buckets, use.held, use.used, strict=True)
             ]
-            counters.settle(changes, use.at)
+            counters.settle(changes, use.at).work()
         elif kind == "notice":
-            counters.apply_notices([Notice(buckets[0].key, buckets[0].time_for(number), 0, buckets[0].period)])
+            counters.apply_notices([Notice(buckets[0].key, buckets[0].time_for(number), 0, buckets[0].period)]).work()
     for place, bucket in enumerate(buckets):
         assert most_in_any_window([(use.at, use.used[place]) for use in uses], bucket.period) <= bucket.amount
 
@@ -77,7 +77,7 @@ def test_no_window_holds_more_than_the_limit(limit: Limit, steps: list[tuple[str
 def test_requests_start_in_their_order(limit: Limit, sizes: list[int]) -> None:
     """Large requests do not starve behind small ones that came later."""
     counters, (_, tokens) = LocalCounters(Clock()), tuple(limit.buckets("openai:gpt"))
-    starts = [counters.claim([tokens.claim(min(size, tokens.amount))], NO_LIMIT).at for size in sizes]
+    starts = [counters.claim([tokens.claim(min(size, tokens.amount))], NO_LIMIT).work().at for size in sizes]
     assert starts == sorted(starts)
 
 
@@ -85,7 +85,7 @@ def test_requests_start_in_their_order(limit: Limit, sizes: list[int]) -> None:
 def test_a_steady_user_gets_the_promised_share(limit: Limit) -> None:
     """Beyond the burst, requests pass at the even rate: the rest of the limit in each period."""
     counters, (requests, _) = LocalCounters(Clock()), tuple(limit.buckets("openai:gpt"))
-    starts = [counters.claim([requests.claim(1)], NO_LIMIT).at for _ in range(3 * requests.amount)]
+    starts = [counters.claim([requests.claim(1)], NO_LIMIT).work().at for _ in range(3 * requests.amount)]
     lasting = starts[-1] - starts[0]
     paced = len(starts) - requests.burst
     assert lasting <= paced * (requests.period / (requests.amount - requests.burst + 1) + 1)
@@ -97,7 +97,7 @@ def test_threads_share_one_count() -> None:
     counters, starts = LocalCounters(Clock()), list[int]()
 
     def ask() -> None:
-        starts.extend(counters.claim([bucket.claim(1)], NO_LIMIT).at for _ in range(100))
+        starts.extend(counters.claim([bucket.claim(1)], NO_LIMIT).work().at for _ in range(100))
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
@@ -112,9 +112,9 @@ def test_an_idle_count_is_forgotten() -> None:
     clock = Clock()
     counters = LocalCounters(clock)
     for number in range(10_000):
-        counters.claim([Claim(str(number), 1, -1, 1_000_000)], NO_LIMIT)
+        counters.claim([Claim(str(number), 1, -1, 1_000_000)], NO_LIMIT).work()
     clock.now += 2
-    counters.claim([Claim("last", 1, -1, 1_000_000)], NO_LIMIT)
+    counters.claim([Claim("last", 1, -1, 1_000_000)], NO_LIMIT).work()
     assert len(counters._states) == 1
 
 

@@ -45,19 +45,19 @@ def test_the_scripts_agree_with_the_process(steps: list[tuple[str, int]], burst:
             clock.now += number / 7
         elif kind == "ask":
             claims = [buckets[0].claim(1), buckets[1].claim(min(number, 300))]
-            answer = local.claim(claims, 40_000_000)
-            assert shared_counters.claim(claims, 40_000_000) == answer
+            answer = local.claim(claims, 40_000_000).work()
+            assert shared_counters.claim(claims, 40_000_000).work() == answer
             if answer.granted:
                 granted.append((answer.at, min(number, 300)))
         elif kind == "settle" and granted:
             at, held = granted.pop(number % len(granted))
             changes = [Adjustment(buckets[1].claim(held), buckets[1].time_for(number - held))]
-            local.settle(changes, at)
-            shared_counters.settle(changes, at)
+            local.settle(changes, at).work()
+            shared_counters.settle(changes, at).work()
         elif kind == "notice":
             notices = [Notice(buckets[number % 2].key, number * 1000 if number % 3 else None, number * 500, 60_000_000)]
-            local.apply_notices(notices)
-            shared_counters.apply_notices(notices)
+            local.apply_notices(notices).work()
+            shared_counters.apply_notices(notices).work()
     shared_counters.close()
 
 

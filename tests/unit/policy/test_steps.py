@@ -132,6 +132,12 @@ def test_nothing_mutable_is_shared_with_the_session() -> None:
     assert shared == []
 
 
+def test_empty_extensions_are_shared_with_nobody() -> None:
+    """What a plugin forces into them reaches no other plugin, not even one of another pipeline."""
+    Step("cmf.llm_input", Message.user("Hi"), Extensions()).extensions.__dict__["custom"] = {"forced": True}
+    assert Step("cmf.llm_input", Message.user("Hi"), Extensions()).extensions.custom is None
+
+
 def test_a_plugin_cannot_change_the_tools_of_the_session() -> None:
     """In no mode: the names of the tools decide which labels and which rules apply."""
     for mode in Mode:

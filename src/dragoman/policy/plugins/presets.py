@@ -16,7 +16,7 @@ from dragoman.canonical.message_view.view import MessageView
 from dragoman.policy.plugin import Plugin
 from dragoman.policy.plugins.access import AllowUris
 from dragoman.policy.plugins.confirmation import Confirmation
-from dragoman.policy.plugins.labels import UNTRUSTED, UntrustedData
+from dragoman.policy.plugins.labels import UntrustedData
 
 _MAX_SHOWN = 300
 
@@ -47,17 +47,6 @@ def url_allow_list(*, patterns: Iterable[str] = ()) -> Plugin:
     return AllowUris(*patterns)
 
 
-def untrusted_data(
-    *,
-    trusted: Iterable[str] = (),
-    tools: Mapping[str, str] | None = None,
-    protect: bool = True,
-    label: str = UNTRUSTED,
-) -> Plugin:
-    """Label data from tools and the web, and keep it from tools with side effects."""
-    return UntrustedData(trusted=trusted, tools=tools, protect=protect, label=label)
-
-
 def ask_in_terminal(call: MessageView) -> bool:
     """Return whether a person in front of the terminal lets the call run."""
     if not (sys.stdin and sys.stdin.isatty()):
@@ -73,7 +62,7 @@ _BUILDERS: Mapping[str, Callable[..., Plugin]] = {
     "secrets": secrets,
     "tool-confirmation": tool_confirmation,
     "url-allow-list": url_allow_list,
-    "untrusted-data": untrusted_data,
+    "untrusted-data": UntrustedData,
 }
 
 PRESETS = tuple(_BUILDERS)

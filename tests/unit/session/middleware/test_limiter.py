@@ -103,7 +103,7 @@ def test_a_reply_without_a_limit_is_reserved_at_its_maximum(driver: Driver, monk
     for expected in (None, 300):
         limits = Limits(Limit(tokens=10**9), reply_tokens=expected)
         acquired: list[int] = []
-        monkeypatch.setattr(Limits, "_required_amounts", _recording(Limits._required_amounts, acquired))
+        monkeypatch.setattr(Limits, "_reserve", _recording(Limits._reserve, acquired))
         driver.ask(driver.session({"anthropic": Wire([FINE])}, limits=limits), "Hi")
         monkeypatch.undo()
         output_tokens += acquired

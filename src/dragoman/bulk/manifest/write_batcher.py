@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
-from dragoman.bulk.manifest import Manifest
-from dragoman.bulk.records import Claim, LostRequest, Outcome
+from dragoman.bulk.manifest.manifest import Manifest
+from dragoman.bulk.manifest.records import LostRequest, RowRecord, State
 from dragoman.store.errors import StoreError
 
 
@@ -20,36 +20,24 @@ class WriteBatcher:
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dragoman-bulk")
-        self._claims: list[Claim] = []
-        self._outcomes: list[Outcome] = []
+        self._rows: list[RowRecord] = []
         self._lost: list[LostRequest] = []
-        self._unsent: list[Claim] = []
-        self._unsaved: list[Outcome] = []
+        self._unsent: list[RowRecord] = []
+        self._unsaved: list[RowRecord] = []
         """Outcomes that could not be written."""
         self._flushed: asyncio.Future[None] | None = None
         self._flush_task: asyncio.Task[None] | None = None
 
-    async def save_claim(self, claim: Claim, lost: LostRequest | None = None) -> None:
-        """Record a request before it is sent; ``lost`` is the lost request before it."""
-        self._claims.append(claim)
-        if lost is not None:
-            self._lost.append(lost)
-        await self._flush()
+    async def save(self, row: RowRecord, lost: LostRequest | None = None) -> None:
+        """Record a request before it is sent, or its outcome; ``lost`` is the lost request before it."""
+        self._rows.append(row)
+        await self._flush(lost)
 
-    async def save_outcome(self, outcome: Outcome) -> None:
-        self._outcomes.append(outcome)
-        await self._flush()
-
-    async def discard_claim(self, claim: Claim) -> None:
-        """Delete the claim of a request that was not sent, or was refused without being processed: it cost nothing."""
+    async def discard(self, claim: RowRecord, lost: LostRequest | None = None) -> None:
+        """Delete the claim of a request that was not sent, or was refused without being processed: it cost nothing.
+        With ``lost``, its outcome is unknown, and this process does not send it again."""
         self._unsent.append(claim)
-        await self._flush()
-
-    async def save_loss(self, claim: Claim, lost: LostRequest) -> None:
-        """Record a request whose outcome is unknown, and which this process does not send again."""
-        self._unsent.append(claim)
-        self._lost.append(lost)
-        await self._flush()
+        await self._flush(lost)
 
     async def run_in_thread(self, work: Any, *args: Any) -> Any:
         """Run other work of the manifest and return its result."""
@@ -72,7 +60,9 @@ class WriteBatcher:
             await self._flush_task
         self._thread.shutdown()
 
-    async def _flush(self) -> None:
+    async def _flush(self, lost: LostRequest | None) -> None:
+        if lost is not None:
+            self._lost.append(lost)
         if self._flushed is None:
             self._flushed = asyncio.get_running_loop().create_future()
         flushed = self._flushed
@@ -82,12 +72,12 @@ class WriteBatcher:
 
     async def _flush_loop(self) -> None:
         while (flushed := self._flushed) is not None:
-            work = (self._claims, self._outcomes, self._lost, self._unsent)
-            self._claims, self._outcomes, self._lost, self._unsent, self._flushed = [], [], [], [], None
+            work = (self._rows, self._lost, self._unsent)
+            self._rows, self._lost, self._unsent, self._flushed = [], [], [], None
             try:
                 await self.run_in_thread(self.manifest.save, *work)
             except Exception as error:
-                self._unsaved += work[1]
+                self._unsaved += [row for row in work[0] if row.state is not State.IN_FLIGHT]
                 flushed.set_exception(error)
                 flushed.exception()  # mark it as retrieved: nobody may be waiting any more
             else:

@@ -9,16 +9,15 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
-from decimal import Decimal
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import (
     URL,
     ColumnElement,
     Connection,
-    Text,
+    Select,
     and_,
     bindparam,
     case,
@@ -33,12 +32,10 @@ from sqlalchemy import (
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.batch import BatchHandle
-from dragoman.bulk.records import (
+from dragoman.bulk.manifest.records import (
     VERSION,
-    Claim,
-    KnownRow,
     LostRequest,
-    Outcome,
+    RowRecord,
     RowUsage,
     State,
     answers,
@@ -55,24 +52,10 @@ from dragoman.store.database import Database
 from dragoman.store.errors import StoreError
 
 _USAGE_COLUMNS = tuple(RowUsage.__slots__)
-_OWN_COLUMNS = tuple(name for name in Outcome.__slots__ if name not in ("model_no", "row_no", "labels", "paid"))
+_OWN_COLUMNS = tuple(name for name in RowRecord.__slots__ if name != "paid")
 _PAGE_SIZE = 1_000
 _ADVISORY_LOCK = 7021780
 """PostgreSQL's lock for one program at a time that creates the tables."""
-
-
-class AnswerRow(NamedTuple):
-    """One row's outcome as it is written to the output."""
-
-    row_no: int
-    state: State
-    answer: str | None
-    error: str | None
-    cost_usd: Decimal | None
-    tokens: int | None
-    ms: int | None
-    labels: frozenset[str]
-    """The security labels that are stored with the row."""
 
 
 class Manifest:
@@ -132,23 +115,19 @@ class Manifest:
             known += [model for model in models if model not in known]
             connection.execute(update(runs).where(runs.c.run_no == self.run_no).values(models=json.dumps(known)))
             in_flight = and_(answers.c.run_no == self.run_no, answers.c.state == State.IN_FLIGHT.value)
-            c = answers.c
-            claimed = select(c.model_no, c.row_no, c.sent_at, c.cost_usd, c.estimate_usd).where(in_flight)
-            lost = [
-                LostRequest(row.model_no, row.row_no, row.sent_at, "killed", sum_known(row.cost_usd, row.estimate_usd))
-                for row in connection.execute(claimed)
-            ]
-            self._save(connection, (), (), lost, ())
+            claimed = map(_read_row, connection.execute(select(answers).where(in_flight)))
+            lost = [LostRequest.of(row, "killed", sum_known(row.paid.cost_usd, row.estimate_usd)) for row in claimed]
+            self._save(connection, (), lost, ())
             connection.execute(delete(answers).where(in_flight))
             return [known.index(model) for model in models]
 
         return self._database.write(work)
 
-    def load_known(self, model_no: int, first: int, count: int) -> dict[int, KnownRow]:
+    def load_known(self, model_no: int, first: int, count: int) -> dict[int, RowRecord]:
         """Return the known rows by number, among ``count`` rows starting at ``first``."""
         return self._load_rows(self._for_model(model_no), answers.c.row_no.between(first, first + count - 1))
 
-    def load_batched(self, model_no: int, row_nos: Sequence[int]) -> dict[int, KnownRow]:
+    def load_batched(self, model_no: int, row_nos: Sequence[int]) -> dict[int, RowRecord]:
         """Return these rows by number, as far as they are in a batch."""
         in_batch = answers.c.state == State.BATCHED.value
         return self._load_rows(self._for_model(model_no), answers.c.row_no.in_(row_nos), in_batch)
@@ -158,62 +137,29 @@ class Manifest:
         conditions = (self._for_model(model_no), answers.c.state == State.INVALID.value)
         return bool(self.read(select(answers.c.row_no).where(*conditions).limit(1)))
 
-    def _load_rows(self, *conditions: ColumnElement[bool]) -> dict[int, KnownRow]:
-        c = answers.c
-        usage = [c[name] for name in _USAGE_COLUMNS]
-        is_invalid = c.state == State.INVALID.value  # other answers may be long, and are not needed
-        texts = [case((is_invalid, column)).label(column.name) for column in (c.answer, c.error)]
-        found = self.read(select(c.row_no, c.state, c.digest, c.sent_at, c.tries, *usage, *texts).where(*conditions))
-        return {
-            row.row_no: KnownRow(
-                State(row.state),
-                row.digest,
-                row.sent_at,
-                RowUsage(*(getattr(row, name) for name in _USAGE_COLUMNS)),
-                row.tries or 0,
-                decode_optional(row.answer),
-                decode_optional(row.error),
-            )
-            for row in found
-        }
+    def _load_rows(self, *conditions: ColumnElement[bool]) -> dict[int, RowRecord]:
+        is_invalid = answers.c.state == State.INVALID.value  # other answers may be long, and are not needed
+        return {row.row_no: row for row in map(_read_row, self.read(_select_rows(is_invalid).where(*conditions)))}
 
     def save(
         self,
-        claims: Sequence[Claim] = (),
-        outcomes: Sequence[Outcome] = (),
+        rows: Sequence[RowRecord] = (),
         lost: Sequence[LostRequest] = (),
-        unsent: Sequence[Claim] = (),
+        unsent: Sequence[RowRecord] = (),
     ) -> None:
         """Save all of these, or nothing if this raises. ``unsent`` are claims of requests that were not sent, or that
         the provider refused without processing them.
         """
-        if claims or outcomes or lost or unsent:
-            self._database.write(lambda connection: self._save(connection, claims, outcomes, lost, unsent))
+        if rows or lost or unsent:
+            self._database.write(lambda connection: self._save(connection, rows, lost, unsent))
 
-    def iter_answers(self, model_no: int) -> Iterator[AnswerRow]:
-        """Yield the outcomes of one model in the order of the rows. Only a valid answer is shown."""
-        tokens = (answers.c.input_tokens, answers.c.output_tokens, answers.c.cached_input_tokens)
-        total = sum(tokens, answers.c.cache_creation_input_tokens)
+    def iter_answers(self, model_no: int) -> Iterator[RowRecord]:
+        """Yield the rows of one model in their order. Only a valid answer is shown."""
         c = answers.c
-        columns = (c.row_no, c.state, c.answer, c.error, c.cost_usd, total.label("tokens"), c.ms, c.labels)
-        query = select(*columns).where(self._for_model(model_no)).order_by(c.row_no).limit(_PAGE_SIZE)
+        query = _select_rows(c.state == State.ANSWERED.value).where(self._for_model(model_no)).order_by(c.row_no)
         last = -1
-        while True:
-            found = self.read(query.where(c.row_no > last))
-            for row in found:
-                state = State(row.state)
-                yield AnswerRow(
-                    row.row_no,
-                    state,
-                    decode_optional(row.answer) if state is State.ANSWERED else None,
-                    decode_optional(row.error),
-                    row.cost_usd,
-                    row.tokens,
-                    row.ms,
-                    frozenset(json.loads(row.labels or "[]")),
-                )
-            if len(found) < _PAGE_SIZE:
-                return
+        while found := self.read(query.where(c.row_no > last).limit(_PAGE_SIZE)):
+            yield from map(_read_row, found)
             last = found[-1].row_no
 
     def has_labels(self) -> bool:
@@ -276,35 +222,17 @@ class Manifest:
     def _save(
         self,
         connection: Connection,
-        claims: Sequence[Claim],
-        outcomes: Sequence[Outcome],
+        rows: Sequence[RowRecord],
         lost: Sequence[LostRequest],
-        unsent: Sequence[Claim],
+        unsent: Sequence[RowRecord],
     ) -> None:
-        if outcomes:
-            settled = (
-                update(answers)
-                .where(self._row_condition)
-                .values({name: bindparam(f"new_{name}") for name in (*_OWN_COLUMNS, *_USAGE_COLUMNS)})
-                .values(labels=func.coalesce(bindparam("new_labels", type_=Text), answers.c.labels))
-            )
-            rows = []
-            for each in outcomes:
-                values = {name: getattr(each, name) for name in _OWN_COLUMNS} | asdict(each.paid)
-                values |= {"answer": encode_optional(each.answer), "error": encode_optional(each.error)}
-                values |= {
-                    "state": each.state.value,
-                    "labels": None if each.labels is None else _labels_json(each.labels),
-                }
-                at_row = {"at_model": each.model_no, "at_row": each.row_no}
-                rows.append(at_row | {f"new_{name}": value for name, value in values.items()})
-            connection.execute(settled, rows)
         if lost:
             connection.execute(insert(lost_requests), [{"run_no": self.run_no, **asdict(each)} for each in lost])
         if unsent:
-            keys = [{"at_model": each.model_no, "at_row": each.row_no} for each in unsent]
-            connection.execute(delete(answers).where(self._row_condition), keys)
-        if claims:
+            own = and_(answers.c.model_no == bindparam("of_model"), answers.c.row_no == bindparam("of_row"))
+            keys = [{"of_model": each.model_no, "of_row": each.row_no} for each in unsent]
+            connection.execute(delete(answers).where(answers.c.run_no == self.run_no, own), keys)
+        if rows:
             statement = insert_into(connection, answers)
             key: list[Any] = [each for each in answers.c if each.primary_key]
             updated = {each.name: statement.excluded[each.name] for each in answers.c if not each.primary_key}
@@ -312,30 +240,45 @@ class Manifest:
                 statement.on_conflict_do_update(index_elements=key, set_=updated),
                 [
                     {
-                        **dict.fromkeys(answers.c.keys()),
-                        **{name: getattr(claim, name) for name in Claim.__slots__ if name != "paid"},
-                        **asdict(claim.paid),
-                        "labels": _labels_json(claim.labels),
+                        **{name: getattr(row, name) for name in _OWN_COLUMNS},
+                        **asdict(row.paid),
+                        "answer": encode_optional(row.answer),
+                        "error": encode_optional(row.error),
+                        "labels": json.dumps(sorted(row.labels)),
                         "run_no": self.run_no,
-                        "state": State.IN_FLIGHT.value,
+                        "state": row.state.value,
                     }
-                    for claim in claims
+                    for row in rows
                 ],
             )
 
-    @property
-    def _row_condition(self) -> ColumnElement[bool]:
-        conditions = (answers.c.model_no == bindparam("at_model"), answers.c.row_no == bindparam("at_row"))
-        return and_(answers.c.run_no == self.run_no, *conditions)
+
+def _select_rows(shows_answer: ColumnElement[bool]) -> Select[Any]:
+    """Return the query for rows, with the answers of those that meet the condition."""
+    answer = case((shows_answer, answers.c.answer)).label("answer")
+    return select(*(each for each in answers.c if each.name != "answer"), answer)
+
+
+def _read_row(row: Any) -> RowRecord:
+    values = row._asdict()
+    paid = RowUsage(*map(values.pop, _USAGE_COLUMNS))
+    del values["run_no"]
+    return RowRecord(
+        **values
+        | {
+            "answer": decode_optional(row.answer),
+            "error": decode_optional(row.error),
+            "labels": frozenset(json.loads(row.labels or "[]")),
+            "paid": paid,
+            "state": State(row.state),
+            "tries": row.tries or 0,
+        }
+    )
 
 
 def now_micros() -> int:
     """Return the microseconds since 1970."""
     return time.time_ns() // 1000
-
-
-def _labels_json(labels: Iterable[str]) -> str:
-    return json.dumps(sorted(labels))
 
 
 def _create_tables(connection: Connection) -> None:

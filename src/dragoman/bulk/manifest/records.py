@@ -4,8 +4,8 @@ Times are microseconds since 1970, UTC; money is US dollars.
 """
 
 import string
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
 from hashlib import blake2b
@@ -128,8 +128,9 @@ class RowUsage:
         return cls(usage.cost_usd, usage.cost_status.value, **counts)
 
     @property
-    def tokens(self) -> int:
-        return sum(getattr(self, name) or 0 for name in _BUCKETS)
+    def tokens(self) -> int | None:
+        known = [count for name in _BUCKETS if (count := getattr(self, name)) is not None]
+        return sum(known) if known else None
 
     @classmethod
     def total(cls, usages: Iterable["RowUsage"]) -> "RowUsage":
@@ -152,41 +153,73 @@ NOTHING_PAID = RowUsage()
 
 
 @dataclass(frozen=True, slots=True)
-class KnownRow:
-    """What the manifest holds about a row. ``paid`` is what its replies cost, and ``tries`` how many requests were
-    sent. ``reply`` and ``correction`` are those of an answer that is not valid: the message as JSON, and the request to
-    answer again."""
-
-    state: State
-    digest: str
-    sent_at: int
-    paid: RowUsage = NOTHING_PAID
-    tries: int = 0
-    reply: str | None = None
-    correction: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A request that is about to be sent. ``estimate_usd`` is its estimated cost; None is unknown.
-
-    ``paid`` and ``tries`` are of earlier requests for the row, whose answers were not valid.
-    """
+class RowRecord:
+    """A row of one model as the manifest has it: from the claim before its request is sent to its outcome."""
 
     model_no: int
     row_no: int
     digest: str
+    """That of its prompt."""
     estimate_usd: Decimal | None
+    """The estimated cost of the request; None is unknown."""
     sent_at: int
     paid: RowUsage = NOTHING_PAID
+    """What all its replies so far cost."""
     tries: int = 0
+    """How many requests have ended."""
     labels: frozenset[str] = frozenset()
-    """The security labels of the row."""
+    """The security labels of the row, and then of its answer."""
+    state: State = State.IN_FLIGHT
+    answer: str | None = None
+    """The answer. If it is not valid, and asked again, it is the message as JSON, and ``error`` asks again."""
+    alike: str | None = None
+    """The `answer_key`."""
+    error: str | None = None
+    error_class: str | None = None
+    retryable: bool | None = None
+    ms: int | None = None
+    """The time of the request that decided the outcome."""
+
+    def answered(self, reply: Message, ms: int | None, tries: int, paid: RowUsage) -> "RowRecord":
+        """Return the row with its answer."""
+        return replace(
+            self,
+            state=State.ANSWERED,
+            answer=reply.text,
+            alike=answer_key(reply.text),
+            retryable=False,
+            ms=ms,
+            tries=tries,
+            paid=paid,
+            labels=reply.metadata.labels or self.labels,
+        )
+
+    def invalid(self, reply: str | None, correction: str | None, tries: int, paid: RowUsage) -> "RowRecord":
+        """Return the row with an answer that is not valid, until it is asked again; ``reply`` is it as JSON."""
+        return replace(
+            self, state=State.INVALID, answer=reply, error=correction, retryable=False, tries=tries, paid=paid
+        )
+
+    def failed(
+        self, error: DragomanError, ms: int | None, tries: int, usages: Sequence[RowUsage], text: str | None = None
+    ) -> "RowRecord":
+        """Return the row with its error. ``text`` stands in place of the error's own. ``usages`` are those of replies
+        that the row does not get."""
+        return replace(
+            self,
+            state=State.FAILED,
+            error=text or str(error) or type(error).__name__,
+            error_class=error.error_class if isinstance(error, ProviderError) else type(error).__name__,
+            retryable=isinstance(error, ProviderError) and error.retryable,
+            ms=ms,
+            tries=tries,
+            paid=RowUsage.total(usages) if usages else RowUsage.of(None),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class LostRequest:
-    """A request that was, or may have been, billed without an answer. ``estimate_usd`` is the claim's, or the cost if
+    """A request that was, or may have been, billed without an answer. ``estimate_usd`` is the row's, or the cost if
     that is known.
     """
 
@@ -197,29 +230,8 @@ class LostRequest:
     estimate_usd: Decimal | None
 
     @classmethod
-    def from_claim(cls, claim: Claim, why: LossReason) -> "LostRequest":
-        return cls(claim.model_no, claim.row_no, claim.sent_at, why, claim.estimate_usd)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The outcome of a row. ``ms`` is the time of the request that decided it; ``tries`` is the number of requests, and
-    ``paid`` is what all their replies cost."""
-
-    model_no: int
-    row_no: int
-    state: State
-    answer: str | None = None
-    alike: str | None = None
-    """The `answer_key`."""
-    error: str | None = None
-    error_class: str | None = None
-    retryable: bool = False
-    paid: RowUsage = NOTHING_PAID
-    ms: int | None = None
-    tries: int = 1
-    labels: frozenset[str] | None = None
-    """The security labels of the answer; None if they are those of the row."""
+    def of(cls, row: RowRecord, why: LossReason, usd: Decimal | None) -> "LostRequest":
+        return cls(row.model_no, row.row_no, row.sent_at, why, usd)
 
 
 _STRIPPED = string.whitespace + string.punctuation
@@ -232,58 +244,6 @@ def answer_key(answer: str) -> str:
     """Return a short key. Answers that differ only in case, spaces or surrounding punctuation share it."""
     normalized = " ".join(answer.casefold().split()).strip(_STRIPPED)
     return blake2b(normalized.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-
-
-def answered_outcome(claim: Claim, reply: Message, ms: int | None, tries: int, usage: RowUsage) -> Outcome:
-    return Outcome(
-        model_no=claim.model_no,
-        row_no=claim.row_no,
-        state=State.ANSWERED,
-        answer=reply.text,
-        alike=answer_key(reply.text),
-        ms=ms,
-        tries=tries,
-        labels=reply.metadata.labels or None,
-        paid=usage,
-    )
-
-
-def invalid_outcome(claim: Claim, reply: str, correction: str, tries: int, usage: RowUsage) -> Outcome:
-    """Return what is known of a row whose answer is not valid, until it is asked again. ``reply`` is the message as
-    JSON."""
-    return Outcome(
-        model_no=claim.model_no,
-        row_no=claim.row_no,
-        state=State.INVALID,
-        answer=reply,
-        error=correction,
-        tries=tries,
-        paid=usage,
-    )
-
-
-def failed_outcome(
-    claim: Claim,
-    error: DragomanError,
-    ms: int | None,
-    tries: int,
-    *,
-    text: str | None = None,
-    usages: Iterable[RowUsage] = (),
-) -> Outcome:
-    """``text`` stands in place of the error's own. ``usages`` are those of replies that the row does not get."""
-    billed = list(usages)
-    return Outcome(
-        model_no=claim.model_no,
-        row_no=claim.row_no,
-        state=State.FAILED,
-        error=text or str(error) or type(error).__name__,
-        error_class=error.error_class if isinstance(error, ProviderError) else type(error).__name__,
-        retryable=isinstance(error, ProviderError) and error.retryable,
-        ms=ms,
-        tries=tries,
-        paid=RowUsage.total(billed) if billed else RowUsage.of(None),
-    )
 
 
 def sum_known(*amounts: Decimal | None) -> Decimal | None:
