@@ -31,6 +31,7 @@ from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import provider_block, read_media, text_blocks, to_text
 from dragoman.formats.reading.fields import Fields, iter_fields, source_losses, typed_errors
 from dragoman.formats.reading.turns import Turns, read_time
+from dragoman.formats.reading.words import words_of
 
 Table = Mapping[int, tuple[str, str]]
 
@@ -60,7 +61,6 @@ _MAX_VARINT = 10
 _TASK_START = 0x0A
 """The tag of the first field, the id."""
 FORMAT = "a2a"
-_ROLES = {"user": Role.USER, "agent": Role.ASSISTANT, "role_user": Role.USER, "role_agent": Role.ASSISTANT}
 _MEDIA = (ImageBlock, AudioBlock, VideoBlock, DocumentBlock)
 _CALLS = ("tool_call", "function_call", "tool_use")
 _RESULTS = ("tool_result", "function_response", "tool_response")
@@ -202,7 +202,7 @@ def _id(message: Fields) -> str:
 
 def _message(message: Fields, turns: Turns) -> None:
     word = message.required_text("role")
-    role = _ROLES.get(word.lower())
+    role = words_of(FORMAT).roles.get(word.lower())
     if role is None:
         raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
     message.ignore("messageId", "message_id", "contextId", "context_id", "taskId", "task_id", "kind")

@@ -12,7 +12,7 @@ from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import build_usage, media_block, provider_block, text_blocks, to_text
 from dragoman.formats.reading.entry_marks import AUTOGEN_TYPES as TYPES
-from dragoman.formats.reading.fields import Fields, is_empty, iter_fields, source_losses, typed_errors
+from dragoman.formats.reading.fields import Fields, iter_fields, source_losses, typed_errors
 from dragoman.formats.reading.turns import Turns, read_time
 from dragoman.formats.results import Conversation
 
@@ -72,8 +72,7 @@ class _Reader:
     def read(self, messages: Any, path: str) -> list[Message]:
         for message in iter_fields(messages, FORMAT, path):
             message.ignore("id")
-            if (metadata := message.take("metadata")) and not is_empty(metadata):
-                source_losses().add(f"{message.path}.metadata", "a program's own metadata is left out")
+            message.drop("metadata", "a program's own metadata is left out")
             self._message(message, message.required_text("type"))
         self._flush()
         return self._turns.messages

@@ -14,24 +14,16 @@ from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import media_block, provider_block, text_blocks, to_text
 from dragoman.formats.reading.fields import Fields, RowNames, iter_fields, source_losses, typed_errors
 from dragoman.formats.reading.turns import Turns, read_time
+from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
 
 FORMAT = "chatgpt"
-_ROLES = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT, "tool": Role.TOOL}
 _POINTERS = {
     "image_asset_pointer": "image",
     "audio_asset_pointer": "audio",
     "video_container_asset_pointer": "video",
 }
 _EVERYONE = "all"
-_SETTINGS = (
-    "title", "create_time", "update_time", "id", "conversation_id", "moderation_results", "plugin_ids", "gizmo_id",
-    "gizmo_type", "conversation_template_id", "is_archived", "is_starred", "safe_urls", "default_model_slug",
-    "conversation_origin", "voice", "async_status", "disabled_tool_ids", "is_do_not_remember", "memory_scope",
-    "blocked_urls", "context_scopes", "sugar_item_id", "sugar_item_visible", "owner", "is_study_mode", "pinned_time",
-)  # fmt: skip
-_STATES = ("update_time", "status", "end_turn", "weight", "channel")
-"""Settings and states of the application."""
 
 
 @typed_errors
@@ -44,7 +36,7 @@ def from_chatgpt(document: Any) -> list[Conversation]:
             raise FormatError("a conversation of ChatGPT must have a mapping", path=native.path)
         name = names.next(native.look("conversation_id") or native.look("id"))
         found.append(Conversation(name, _ConversationReader(native, name).read()))
-        native.ignore(*_SETTINGS)
+        native.skip("settings")
     return found
 
 
@@ -103,7 +95,7 @@ class _ConversationReader:
         author = message.object("author")
         if author is None:
             raise message.fault("author", "is missing")
-        role = author.role(_ROLES)
+        role = author.role(words_of(FORMAT).roles)
         content = message.object("content")
         blocks = self._content(content) if content is not None else []
         recipient = message.text("recipient") or _EVERYONE
@@ -119,12 +111,13 @@ class _ConversationReader:
         elif role is Role.TOOL:
             blocks = [self._turns.result(None, author.text("name"), blocks)]
         elif not blocks:
-            message.ignore("create_time", "id", "metadata", *_STATES)
+            message.ignore("create_time")
+            message.skip("message")
             return  # hidden messages without content stand at the root of each conversation
         self._turns.add(
             role, blocks, message.path, metadata=metadata, created_at=read_time(message.take("create_time"))
         )
-        message.ignore("id", "metadata", *_STATES)
+        message.skip("message")
         author.ignore("name", "metadata")
 
     def _content(self, content: Fields) -> list[ContentBlock]:

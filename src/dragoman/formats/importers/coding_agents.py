@@ -16,32 +16,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
 from dragoman.formats.document import copy_json_at, parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.native import read_request
 from dragoman.formats.reading.blocks import build_usage, text_blocks
-from dragoman.formats.reading.fields import Fields, RowNames, iter_fields, source_losses, typed_errors
-from dragoman.formats.reading.turns import STOP_WORDS, Turns, read_time
+from dragoman.formats.reading.fields import Fields, RowNames, iter_fields, source_losses, take_counts, typed_errors
+from dragoman.formats.reading.turns import Turns, read_time
+from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
 
 FORMAT = "claude-code"
 _PROVIDER = "anthropic"
-_STOP_REASONS = {**STOP_WORDS, "stop_sequence": StopReason.STOP_SEQUENCE, "pause_turn": StopReason.PAUSE}
-_KNOWN = frozenset(
-    {
-        "type", "message", "uuid", "parentUuid", "timestamp", "sessionId", "isSidechain", "userType", "cwd", "version",
-        "gitBranch", "requestId", "toolUseResult", "isMeta", "slug", "agentId", "thinkingMetadata", "todos",
-        "permissionMode", "isCompactSummary", "isVisibleInTranscriptOnly", "logicalParentUuid", "promptId",
-        "entrypoint",
-        "sourceToolAssistantUUID", "sourceToolUseID", "isApiErrorMessage", "error", "level", "subtype", "teamName",
-        "content", "summary", "leafUuid", "messageId", "snapshot", "isSnapshotUpdate", "operation", "toolUseID",
-        "parentToolUseID", "data", "customTitle", "tag", "compactMetadata", "hookCount", "hookInfos", "hookErrors",
-        "preventedContinuation", "stopReason", "hasOutput", "durationMs", "attachment",
-    }
-)  # fmt: skip
-"""Places, versions and states of the program, and its own copies of results."""
 _EVENTS = frozenset({"user", "assistant"})
 
 
@@ -87,7 +74,7 @@ def _entries(data: Any) -> Iterator[_Entry]:
             reason = f"a line of the type {str(kind)[:40]!r} is not a message: left out"
             source_losses().add(line.path, reason, severity=Severity.INFO)
             for field_name in line.whole():
-                if field_name not in _KNOWN:
+                if field_name not in words_of(FORMAT).skipped["line"]:
                     source_losses().add_field(line.path, field_name, FORMAT)
             continue
         content = message.take("content")
@@ -109,10 +96,10 @@ def _entries(data: Any) -> Iterator[_Entry]:
             entry.metadata = {
                 "model": f"{_PROVIDER}:{name}" if name else None,
                 "usage": _usage(usage) if usage is not None else None,
-                "stop_reason": _STOP_REASONS.get(message.text("stop_reason") or ""),
+                "stop_reason": words_of(FORMAT).stops.get(message.text("stop_reason") or ""),
             }
         message.ignore("type", "stop_sequence", "container", "context_management", "stop_details")
-        line.ignore(*_KNOWN)
+        line.skip("line")
         yield entry
 
 
@@ -199,23 +186,10 @@ def _read(entries: list[_Entry]) -> list[Message]:
 
 
 def _usage(usage: Fields) -> Usage | None:
-    cached = usage.count("cache_read_input_tokens") or 0
-    written = usage.count("cache_creation_input_tokens") or 0
-    details = usage.object("cache_creation")
-    hour = details.count("ephemeral_1h_input_tokens") if details is not None else None
     tier = usage.take("service_tier")
-    found = build_usage(
-        (usage.count("input_tokens") or 0) + cached + written,
-        usage.count("output_tokens"),
-        cached=cached,
-        written=written,
-        cache_creation_1h_input_tokens=hour,
-        service_tier=tier if isinstance(tier, str) else None,
-    )
-    usage.ignore("server_tool_use", "inference_geo", "speed", "iterations", "output_tokens_details")
-    if details is not None:
-        details.ignore("ephemeral_5m_input_tokens")
-    return found
+    counts = take_counts(usage)
+    counts["prompt"] = sum(counts[name] or 0 for name in ("prompt", "cached", "written"))
+    return build_usage(**counts, service_tier=tier if isinstance(tier, str) else None)
 
 
 _CODEX = "codex"
@@ -285,12 +259,7 @@ def _codex_usage(event: Fields) -> Usage | None:
     last = info.object("last_token_usage") if info is not None else None
     if last is None:
         return None
-    return build_usage(
-        last.count("input_tokens"),
-        last.count("output_tokens"),
-        cached=last.count("cached_input_tokens"),
-        reasoning_tokens=last.count("reasoning_output_tokens"),
-    )
+    return build_usage(**take_counts(last))
 
 
 def _with_usage(read: list[Message], items: list[dict[str, Any]], usages: list[tuple[int, Usage]]) -> list[Message]:

@@ -13,8 +13,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock
-from dragoman.canonical.message import Message, Role, StopReason
-from dragoman.canonical.usage import Usage
+from dragoman.canonical.message import Message, Role
 from dragoman.formats.document import parse_json_or_lines, read_list
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import (
@@ -28,35 +27,15 @@ from dragoman.formats.reading.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.reading.fields import Fields, is_empty, iter_fields, source_losses, typed_errors
+from dragoman.formats.reading.fields import Fields, is_empty, iter_fields, source_losses, take_counts, typed_errors
 from dragoman.formats.reading.turns import Turns, read_time, stop_after
+from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
 from dragoman.sqlite_files import read_database
 
 FORMAT = "google-adk"
 _PROVIDER = "google"
 
-_STOP_REASONS = {
-    "STOP": StopReason.END_TURN,
-    "MAX_TOKENS": StopReason.MAX_TOKENS,
-    "SAFETY": StopReason.REFUSAL,
-    "RECITATION": StopReason.REFUSAL,
-    "PROHIBITED_CONTENT": StopReason.REFUSAL,
-    "BLOCKLIST": StopReason.REFUSAL,
-    "SPII": StopReason.REFUSAL,
-    "MALFORMED_FUNCTION_CALL": StopReason.ERROR,
-}
-_STATES = (
-    "id", "timestamp", "invocation_id", "node_info", "branch", "partial", "turn_complete", "turn_complete_reason",
-    "interrupted", "long_running_tool_ids", "avg_logprobs", "logprobs_result", "cache_metadata", "interaction_id",
-    "interaction_status", "environment_id", "isolation_scope", "live_session_id", "live_session_resumption_update",
-    "go_away", "voice_activity", "output", "avg_logprobs", "request_id",
-)  # fmt: skip
-"""Fields of an event that are states of a program, and copies."""
-_USAGE_FIELDS = (
-    "total_token_count", "prompt_tokens_details", "candidates_tokens_details", "cache_tokens_details", "traffic_type",
-    "tool_use_prompt_tokens_details", "service_tier",
-)  # fmt: skip
 _CAPITAL = re.compile(r"(?<=[a-z0-9])[A-Z]")
 _COLUMNS = (
     "content", "author", "invocation_id", "grounding_metadata", "usage_metadata", "citation_metadata", "error_code",
@@ -79,9 +58,7 @@ def from_google_adk(document: Any) -> list[Conversation]:
     for native in iter_fields(sessions if sessions is not None else data, FORMAT):
         session = _Snake(native.whole(), native.path, FORMAT)
         session.ignore("app_name", "user_id", "last_update_time")
-        if session.take("state"):
-            reason = "the state of a program is not part of its conversation: left out"
-            source_losses().add(f"{session.path}.state", reason)
+        session.drop("state", "the state of a program is not part of its conversation: left out")
         name = session.text("id") or str(len(found) + 1)
         found.append(Conversation(name, _read(session.take("events"), f"{session.path}.events")))
         session.close()
@@ -158,7 +135,7 @@ def _read(events: Any, path: str) -> list[Message]:
 
 def _event(event: Fields, turns: Turns) -> None:
     time = read_time(event.take("timestamp"))
-    event.ignore(*_STATES)
+    event.skip("event")
     author = event.text("author")
     actions = event.take("actions")
     for name, value in actions.items() if isinstance(actions, dict) else ():
@@ -173,8 +150,7 @@ def _event(event: Fields, turns: Turns) -> None:
     usage, grounding = event.object("usage_metadata"), event.take("grounding_metadata")
     word = event.text("finish_reason")
     for name in ("custom_metadata", "citation_metadata", "input_transcription", "output_transcription"):
-        if event.take(name):
-            source_losses().add(f"{event.path}.{name}", "a message has no place for it: left out")
+        event.drop(name, "a message has no place for it: left out")
     if content is None:
         return
     role = Role.USER if (content.text("role") or author) == "user" else Role.ASSISTANT
@@ -192,11 +168,15 @@ def _event(event: Fields, turns: Turns) -> None:
         return
     blocks = _ground(blocks, grounding, f"{event.path}.grounding_metadata")
     signed = {index: text for index, text in signatures.items() if index < len(blocks)}
-    stop = _STOP_REASONS.get((word or "").rpartition(".")[2])
+    counts = take_counts(usage) if usage is not None else None
+    if counts is not None:  # Gemini counts what tools add to a prompt, and the thoughts, apart
+        counts["prompt"] = (counts["prompt"] or 0) + (counts.pop("tools") or 0)
+        counts["output"] = (counts["output"] or 0) + (counts["reasoning_tokens"] or 0)
+    stop = words_of(FORMAT).stops.get((word or "").rpartition(".")[2])
     metadata = {
         "provider": _PROVIDER,
         "model": f"{_PROVIDER}:{named['model']}" if named["model"] else None,
-        "usage": _usage(usage),
+        "usage": build_usage(**counts) if counts is not None else None,
         "stop_reason": stop_after(blocks, stop),
         "provider_raw": signature_notes(_PROVIDER, signed),
     }
@@ -249,17 +229,3 @@ def _ground(blocks: list[ContentBlock], grounding: Any, path: str) -> list[Conte
     chunks = read_list(grounding.get(name), f"{path}.{name}")
     sources = [each["web"] for each in chunks if isinstance(each, dict) and isinstance(each.get("web"), dict)]
     return cite_last_text(blocks, [read_citation({"type": "grounding_chunk", **source}) for source in sources])
-
-
-def _usage(usage: Fields | None) -> Usage | None:
-    if usage is None:
-        return None
-    thoughts = usage.count("thoughts_token_count") or 0
-    found = build_usage(
-        (usage.count("prompt_token_count") or 0) + (usage.count("tool_use_prompt_token_count") or 0),
-        (usage.count("candidates_token_count") or 0) + thoughts,
-        cached=usage.count("cached_content_token_count"),
-        reasoning_tokens=thoughts or None,
-    )
-    usage.ignore(*_USAGE_FIELDS)
-    return found

@@ -18,7 +18,6 @@ from dragoman.formats.document import parse, parse_json_or_lines, parse_or_none
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import media_block, media_from_url, provider_block, text_blocks, to_text
 from dragoman.formats.reading.fields import (
-    ROLES,
     Fields,
     RowNames,
     drop_tools,
@@ -28,25 +27,13 @@ from dragoman.formats.reading.fields import (
     typed_errors,
 )
 from dragoman.formats.reading.turns import Turns
+from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
 
 MARK = b"PAR1"
 """The first bytes of a Parquet file, and its last ones."""
 _BATCH = 1024
 FORMAT = "hf"
-_ROLES = {
-    **ROLES,
-    "human": Role.USER,
-    "gpt": Role.ASSISTANT,
-    "model": Role.ASSISTANT,
-    "chatgpt": Role.ASSISTANT,
-    "function_call": Role.ASSISTANT,
-    "function": Role.TOOL,
-    "function_response": Role.TOOL,
-    "observation": Role.TOOL,
-    "ipython": Role.TOOL,
-}
-"""The words of chat templates, and those of ShareGPT."""
 _LISTS = ("messages", "conversations", "conversation", "prompt", "completion", "chosen")
 _THINKING = ("reasoning_content", "thinking", "reasoning")
 
@@ -117,15 +104,13 @@ class _RowReader:
                 continue
             for message in row.objects(name):
                 self._message(message)
-        if row.take("rejected"):
-            reason = "a conversation has one continuation: the rejected one is left out"
-            source_losses().add(f"{row.path}.rejected", reason)
+        row.drop("rejected", "a conversation has one continuation: the rejected one is left out")
         drop_tools(row)
         return self._turns.messages
 
     def _message(self, message: Fields) -> None:
         word = message.required_text("role", "from")
-        role = _ROLES.get(word.lower())
+        role = words_of(FORMAT).roles.get(word.lower())
         if role is None:
             raise FormatError(f"unknown role {word[:80]!r}", path=message.path)
         content = message.take("content", "value")

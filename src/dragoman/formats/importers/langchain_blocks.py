@@ -142,14 +142,10 @@ _STANDARD = frozenset({"server_tool_call", "server_tool_call_chunk", "server_too
 _FORMATS = {"mp3": "audio/mpeg"}
 
 
-_UNREAD = ("type", "index", "id", "status", "phase", "caller")
-"""dict[str, Any] of a block that say nothing: positions in a stream, and ids of the provider's own storage."""
-
-
 def read_extras(item: Fields) -> Fields:
     """Take what a provider's package stores with a block: ids of the provider's own storage, and signatures."""
     extras = inner_fields(item, "extras")
-    extras.ignore(*_UNREAD[1:], "item_id", "signature", "encrypted_content", "filename")
+    extras.skip("extras")
     return extras
 
 
@@ -199,7 +195,7 @@ class BlockReader:
             return [self._unknown_block(to_text(kind), native)]
         item = Fields(native, self.path, LIBRARY)
         blocks = list(read(self, item))
-        item.ignore(*_UNREAD)
+        item.skip("block")
         item.close()
         return blocks
 

@@ -45,10 +45,6 @@ _MODELS = (4, 5)
 """The codes of pydantic models: module, class, fields, method."""
 FORMAT = "langgraph"
 _CHANNEL = "messages"
-_STATES = (
-    "v", "ts", "id", "channel_versions", "versions_seen", "updated_channels", "pending_sends", "current_tasks",
-    "metadata",
-)  # fmt: skip
 
 
 def unpack(data: bytes) -> Any:
@@ -139,7 +135,7 @@ def from_langgraph(document: Any) -> list[Conversation]:
     if not isinstance(native, dict):
         raise FormatError(f"a checkpoint must be an object, not {kind_of(native)}")
     checkpoint = Fields(native, "$", FORMAT)
-    checkpoint.ignore(*_STATES)
+    checkpoint.skip("checkpoint")
     values = checkpoint.object("channel_values")
     messages = values.take(_CHANNEL) if values is not None else None
     if values is None or not isinstance(messages, list):
@@ -182,13 +178,6 @@ _SPEAKER = re.compile(r"^(System|Human|AI|Tool|Function): ", re.MULTILINE)
 _TYPES = {"System": "system", "Human": "human", "AI": "ai", "Tool": "tool", "Function": "tool"}
 _CALLS = "[{'name': "
 _RUN_MODELS = ("llm", "chat_model")
-_RUN = (
-    "id", "name", "start_time", "end_time", "run_type", "extra", "events", "serialized", "reference_example_id",
-    "parent_run_id", "tags", "session_name", "session_id", "dotted_order", "trace_id", "dangerously_allow_filesystem",
-    "child_runs", "child_run_ids", "feedback_stats", "app_path", "manifest_id", "status", "prompt_tokens",
-    "completion_tokens", "total_tokens", "first_token_time", "total_cost", "prompt_cost", "completion_cost",
-    "parent_run_ids", "in_dataset", "attachments", "inputs_s3_urls", "outputs_s3_urls", "s3_urls", "metadata",
-)  # fmt: skip
 
 Native = dict[str, Any]
 
@@ -202,7 +191,7 @@ def from_langsmith(document: Any) -> list[Conversation]:
     found: dict[int, tuple[str, list[Native]]] = {}
     for run in iter_fields(parse_json_or_lines(document, format_name=_LANGSMITH), _LANGSMITH):
         kind, name = run.look("run_type"), run.look("id")
-        run.ignore(*_RUN)
+        run.skip("run")
         if kind is not None and kind not in _RUN_MODELS:
             run.whole()
             source_losses().add(run.path, "only runs of models hold messages: left out", kind=LossKind.EMPTY_MESSAGE)

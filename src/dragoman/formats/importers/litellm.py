@@ -17,7 +17,6 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
 )
 from dragoman.canonical.message import Message, Role, StopReason
-from dragoman.canonical.usage import Usage
 from dragoman.formats.document import copy_json_at, iter_entries, kind_of, parse, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.native import from_native
@@ -30,23 +29,16 @@ from dragoman.formats.reading.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.reading.fields import Fields, inner_fields, is_empty, moved_losses, source_losses
-from dragoman.formats.reading.turns import STOP_WORDS
+from dragoman.formats.reading.fields import Fields, inner_fields, is_empty, moved_losses, source_losses, take_counts
+from dragoman.formats.reading.words import words_of
 
 LIBRARY = "litellm"
 _WIRE = "openai-chat"
 
-_STOP_REASONS = {**STOP_WORDS, "function_call": StopReason.TOOL_USE}
 _EXTRA_FIELDS = ("thinking_blocks", "reasoning_content", "provider_specific_fields", "images")
 _SIGNATURE_MARK = "__thought__"
 """Separates a call's id from Gemini's signature, which LiteLLM appends to it."""
 _CALL_ADDITIONS = ("index", "provider_specific_fields", "caller")
-_KNOWN_SPECIFIC = frozenset(
-    {
-        "citations", "thinking_blocks", "web_search_results", "web_search_calls", "thought_signatures", "refusal",
-        "reasoning_content", "reasoning",
-    }
-)  # fmt: skip
 
 
 def from_litellm(document: Any, *, model: str | None = None) -> list[Message]:
@@ -107,7 +99,7 @@ def _read_extra(native: dict[str, Any], path: str) -> list[ContentBlock]:
     for image in extra.objects("images"):
         image.whole()
     if (specific := extra.object("provider_specific_fields")) is not None:
-        specific.ignore(*_KNOWN_SPECIFIC)
+        specific.skip("specific")
         if specific.look("thinking_blocks") and specific.look("thinking_blocks") != native.get("thinking_blocks"):
             reason = "thinking_blocks of provider_specific_fields differ from those of the message, which are read"
             source_losses().add(f"{specific.path}.thinking_blocks", reason)
@@ -251,7 +243,7 @@ def _append_reply(
 ) -> list[Message]:
     """Return the messages and the reply to them; its calls get their ids together with the rest."""
     reply = Fields(native, at, LIBRARY)
-    reply.ignore("id", "created", "object", "system_fingerprint", "service_tier", "timings", "prompt_filter_results")
+    reply.skip("reply")
     choices = reply.objects("choices")
     if not choices:
         raise reply.fault("choices", "has no choice")
@@ -261,7 +253,8 @@ def _append_reply(
         source_losses().add(choice.path, "a conversation has one continuation: the other choices are left out")
     first.ignore("index", "logprobs")
     inner_fields(first, "provider_specific_fields").ignore("native_finish_reason")
-    word, named, usage = first.text("finish_reason") or "", reply.text("model"), _usage(reply.object("usage"))
+    word, named, tokens = first.text("finish_reason") or "", reply.text("model"), reply.object("usage")
+    usage = build_usage(**take_counts(tokens)) if tokens is not None else None
     if (answer := first.object("message")) is None:
         raise first.fault("message", "is missing")
     native_reply = {"role": "assistant", **answer.whole()}
@@ -270,40 +263,13 @@ def _append_reply(
         raise FormatError(f"the messages must be a list, not {kind_of(native_messages)}", path="$.messages")
     (message,) = _read_list([native_reply], answer.path, model or named)
     is_refused = word == "content_filter"
-    stop = StopReason.REFUSAL if is_refused else _STOP_REASONS.get(word)
+    stop = StopReason.REFUSAL if is_refused else words_of(LIBRARY).stops.get(word)
     if not message.content or (
         not is_refused and not message.text and all(isinstance(block, TextBlock) for block in message.content)
     ):
         return read
     metadata = message.metadata.model_copy(update={"stop_reason": stop, **({"usage": usage} if usage else {})})
     return [*read, message.model_copy(update={"metadata": metadata})]
-
-
-def _usage(tokens: Fields | None) -> Usage | None:
-    if tokens is None:
-        return None
-    tokens.ignore(
-        "total_tokens", "cache_read_input_tokens", "iterations", "inference_geo", "speed", "service_tier",
-        "server_tool_use", "prompt_cache_hit_tokens", "prompt_cache_miss_tokens", "cost",
-    )  # fmt: skip
-    inputs, outputs = (inner_fields(tokens, f"{name}_tokens_details") for name in ("prompt", "completion"))
-    cache = inner_fields(inputs, "cache_creation_token_details")
-    cache.ignore("ephemeral_5m_input_tokens")
-    inputs.ignore("text_tokens", "image_tokens", "video_tokens", "cache_write_tokens", "web_search_requests")
-    outputs.ignore(
-        "accepted_prediction_tokens", "rejected_prediction_tokens", "text_tokens", "image_tokens", "video_tokens"
-    )
-    written = tokens.count("cache_creation_input_tokens"), inputs.count("cache_creation_tokens")
-    return build_usage(
-        tokens.count("prompt_tokens"),
-        tokens.count("completion_tokens"),
-        cached=inputs.count("cached_tokens"),
-        written=written[0] or written[1],
-        cache_creation_1h_input_tokens=cache.count("ephemeral_1h_input_tokens"),
-        reasoning_tokens=outputs.count("reasoning_tokens"),
-        audio_input_tokens=inputs.count("audio_tokens"),
-        audio_output_tokens=outputs.count("audio_tokens"),
-    )
 
 
 def _model_fields(model: str | None) -> dict[str, Any]:

@@ -57,7 +57,6 @@ _START = re.compile(r"# \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:    conversation: |\n)"
 
 Row = dict[str, Any]
 FORMAT = "llm-json"
-_SHOWN = ("id", "conversation_name", "conversation_model", "options_json", "options", "schema_json", "duration_ms")
 
 
 def is_report(text: str) -> bool:
@@ -233,7 +232,7 @@ def _response(fields: Fields) -> list[Message]:
     replies = fields.objects("messages")
     for number, message in enumerate(replies, 1):
         _message(message, turns, metadata if number == len(replies) else {"model": metadata["model"]}, time)
-    fields.ignore(*_SHOWN)
+    fields.skip("row")
     return turns.messages
 
 
@@ -327,7 +326,8 @@ class _LogReader:
         usage = read_usage(row.take("input_tokens"), row.take("output_tokens"), row.take("token_details"))
         metadata = {"model": model, "usage": usage}
         self.turns.add(Role.ASSISTANT, blocks, f"{row.path}.response", metadata=metadata, created_at=time)
-        row.ignore("id", "prompt_json", *_SHOWN)
+        row.ignore("prompt_json")
+        row.skip("row")
         drop_tools(row)
 
 

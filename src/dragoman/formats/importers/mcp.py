@@ -9,22 +9,16 @@ from typing import Any
 
 from dragoman.canonical.blocks import ContentBlock, ResourceBlock, ResourceRefBlock, TextBlock
 from dragoman.canonical.ids import new_ulid
-from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.canonical.message import Message, Role
 from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import media_block, provider_block, text_blocks, to_text
-from dragoman.formats.reading.fields import Fields, drop_tools, inner_fields, iter_fields, source_losses, typed_errors
+from dragoman.formats.reading.fields import Fields, drop_tools, inner_fields, iter_fields, typed_errors
 from dragoman.formats.reading.turns import Turns, stop_after
+from dragoman.formats.reading.words import words_of
 
 FORMAT = "mcp"
 
-_ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT}
-_STOP_REASONS = {
-    "endTurn": StopReason.END_TURN,
-    "maxTokens": StopReason.MAX_TOKENS,
-    "stopSequence": StopReason.STOP_SEQUENCE,
-    "toolUse": StopReason.TOOL_USE,
-}
 _OPTIONS = (
     "maxTokens", "temperature", "stopSequences", "modelPreferences", "includeContext", "toolChoice", "metadata", "task",
 )  # fmt: skip
@@ -55,10 +49,7 @@ def _entry(fields: Fields, turns: Turns) -> None:
         drop_tools(fields)
         fields.ignore("description")  # of the prompt, for people
         for name in _OPTIONS:
-            if name in fields:
-                fields.take(name)
-                reason = f"a history has no options of a request: {name!r} is left out"
-                source_losses().add(f"{fields.path}.{name}", reason)
+            fields.drop(name, f"a history has no options of a request: {name!r} is left out")
         if (system := fields.text("systemPrompt")) is not None:
             turns.add(Role.SYSTEM, text_blocks(system), f"{fields.path}.systemPrompt")
         for message in fields.objects("messages"):
@@ -74,19 +65,20 @@ def _entry(fields: Fields, turns: Turns) -> None:
 
 
 def _message(message: Fields, turns: Turns) -> None:
-    role = message.role(_ROLES)
+    role = message.role(words_of(FORMAT).roles)
     is_one = isinstance(message.look("content"), Mapping)  # or a list of parts
     parts = [inner_fields(message, "content")] if is_one else message.objects("content")
     turns.start(role, has_results=any(part.look("type") == "tool_result" for part in parts))
     blocks = [_part(part, turns) for part in parts]
-    stop = _STOP_REASONS.get(message.text("stopReason") or "")
+    stop = words_of(FORMAT).stops.get(message.text("stopReason") or "")
     metadata = {"model": message.text("model"), "stop_reason": stop_after(blocks, stop)}
     turns.add(role, blocks, message.path, metadata=metadata if role is Role.ASSISTANT else None)
 
 
 def _part(part: Fields, turns: Turns) -> ContentBlock:
     kind = part.text("type") or ""
-    _report_notes(part)
+    for name in ("annotations", "_meta"):
+        part.drop(name, "notes on a part for a program or its user are left out")
     match kind:
         case "text":
             return TextBlock(text=part.required_text("text"))
@@ -101,9 +93,7 @@ def _part(part: Fields, turns: Turns) -> ContentBlock:
         case "resource_link":
             uri = part.required_text("uri")
             for name in ("mimeType", "description", "title", "size"):
-                if part.take(name) is not None:
-                    reason = f"a reference to a resource has no {name}: left out"
-                    source_losses().add(f"{part.path}.{name}", reason)
+                part.drop(name, f"a reference to a resource has no {name}: left out")
             return ResourceRefBlock(
                 resource_request_id=f"rr_{new_ulid()}",
                 uri=uri,
@@ -112,12 +102,6 @@ def _part(part: Fields, turns: Turns) -> ContentBlock:
             )
         case _:
             return provider_block(FORMAT, to_text(kind), {"type": kind, **part.whole()})
-
-
-def _report_notes(part: Fields) -> None:
-    for name in ("annotations", "_meta"):
-        if part.take(name):
-            source_losses().add(f"{part.path}.{name}", "notes on a part for a program or its user are left out")
 
 
 def _resource(part: Fields) -> ContentBlock:
@@ -139,11 +123,8 @@ def _resource(part: Fields) -> ContentBlock:
 def _result(part: Fields, native_id: str | None, turns: Turns) -> ContentBlock:
     is_error = part.flag("isError")
     content = [_part(each, turns) for each in part.objects("content")]
-    structured = part.take("structuredContent")
-    if structured is not None:
-        if not content:
-            content = text_blocks(structured)
-        else:
-            reason = "a result has no structured form next to its content: left out"
-            source_losses().add(f"{part.path}.structuredContent", reason)
+    if content:
+        part.drop("structuredContent", "a result has no structured form next to its content: left out")
+    else:
+        content = text_blocks(part.take("structuredContent"))
     return turns.result(native_id, None, content, is_error=is_error)

@@ -37,29 +37,17 @@ from dragoman.formats.reading.blocks import (
     to_text,
     tool_call,
 )
-from dragoman.formats.reading.fields import Fields, source_losses
+from dragoman.formats.reading.fields import Fields, source_losses, take_counts
 from dragoman.formats.reading.tool_calls import ToolIdReader, pair_groups
-from dragoman.formats.reading.turns import STOP_WORDS, put_results_first, stop_after, take_time
+from dragoman.formats.reading.turns import put_results_first, stop_after, take_time
+from dragoman.formats.reading.words import words_of
 
 LIBRARY = "pydantic-ai"
 
 _FAILED = ("failed", "retried", "interrupted")
-_STOP_REASONS = {**STOP_WORDS, "tool_call": StopReason.TOOL_USE, "error": StopReason.ERROR}
 _STATES = {"interrupted": MessageStatus.PARTIAL, "incomplete": MessageStatus.PARTIAL}
-_RUN = (
-    "run_id", "model_id", "provider_url", "canonical_system", "provider_response_id", "vendor_id", "workspace_ref",
-    "history_digest", "failed_attempts", "state",
-)  # fmt: skip
-"""Where and in which run of the program a message was made."""
-_BOOKKEEPING = (
-    "part_kind", "id", "provider_name", "tool_kind", "dynamic_ref", "timestamp", "outcome", "tool_name", "scope",
-    "context_id",
-)  # fmt: skip
-"""Fields of a part that are read elsewhere, ids of the provider's own storage, and the library's bookkeeping."""
 _SETTINGS = ("instruction-baseline", "tool-availability-delta", "capability-load-delta", "model-settings-delta")
 """Parts with request settings: they are not part of the conversation, and no model gets them."""
-_KNOWN_DETAILS = ("finish_reason", "timestamp", "service_tier", "phase", "caller", "container_id")
-"""Details whose content is in a field of the response, or is of no use outside the provider's own storage."""
 _MEDIA = (
     "binary", "image-url", "audio-url", "video-url", "document-url", "uploaded-file", "text-content",
     "structured-content",
@@ -75,7 +63,7 @@ def from_pydantic_ai(document: Any) -> list[Message]:
     instructions: str | None = None
     for path, native in iter_entries(document, format_name=LIBRARY):
         message = Fields(native, path, LIBRARY)
-        message.ignore(*_RUN)
+        message.skip("message")
         kind = message.required_text("kind")
         parts = message.objects("parts")
         if message.look("parts") is None:
@@ -164,13 +152,10 @@ def _request_part(part: Fields, ids: ToolIdReader) -> tuple[Role, list[ContentBl
 
 def _close_part(part: Fields) -> None:
     """Skip what a part of any kind has next to its content."""
-    part.ignore(*_BOOKKEEPING)
-    for name, known in (("retry", ("cause", "attempt", "max_retries")), ("provider_details", _PART_DETAILS)):
+    part.skip("part")
+    for name in ("retry", "provider_details"):
         if (inner := part.object(name)) is not None:
-            inner.ignore(*known)
-
-
-_PART_DETAILS = (*_KNOWN_DETAILS, "citations", "thought_signature")
+            inner.skip(name)
 
 
 def _response(response: Fields, parts: list[Fields], ids: ToolIdReader) -> list[Message]:
@@ -183,9 +168,9 @@ def _response(response: Fields, parts: list[Fields], ids: ToolIdReader) -> list[
         if signature and found and not isinstance(found[0], ThinkingBlock):
             signatures[len(blocks)] = signature
         blocks += found
-    stop_reason = _STOP_REASONS.get(response.text("finish_reason") or "")
+    stop_reason = words_of(LIBRARY).stops.get(response.text("finish_reason") or "")
     if (details := response.object("provider_details")) is not None:
-        details.ignore(*_KNOWN_DETAILS)
+        details.skip("response_details")
         refusal = details.take("refusal")
         if isinstance(refusal, str) and refusal:
             blocks += text_blocks(refusal) if not any(isinstance(block, TextBlock) for block in blocks) else []
@@ -340,24 +325,17 @@ def _detail(fields: Fields, name: str, key: str) -> str | None:
 def _usage(usage: Fields | None) -> Usage | None:
     if usage is None:
         return None
-    usage.ignore("audio_seconds", "requests", "total_tokens")
-    searches, cached_audio = usage.count("web_searches"), usage.count("cache_audio_read_tokens")
+    counts = take_counts(usage)
+    searches, cached_audio = counts.pop("searches"), counts["cached_audio_input_tokens"] or 0
+    counts["audio_input_tokens"] = max((counts["audio_input_tokens"] or 0) - cached_audio, 0)
     try:
         reported = Decimal(to_text(usage.take("cost")))
     except InvalidOperation:
         reported = None
     details = usage.object("details")
     return build_usage(
-        usage.count("input_tokens", "request_tokens"),
-        usage.count("output_tokens", "response_tokens"),
-        cached=usage.count("cache_read_tokens"),
-        written=usage.count("cache_write_tokens"),
-        reasoning_tokens=usage.count("output_reasoning_tokens"),
-        cache_creation_1h_input_tokens=usage.count("cache_write_1h_tokens"),
+        **counts,
         reported_cost_usd=reported if reported is not None and reported.is_finite() else None,
         raw=details.whole() if details is not None else None,
         server_tools={"web_search": searches} if searches else None,
-        audio_input_tokens=max((usage.count("input_audio_tokens") or 0) - (cached_audio or 0), 0),
-        audio_output_tokens=usage.count("output_audio_tokens"),
-        cached_audio_input_tokens=cached_audio,
     )

@@ -19,7 +19,7 @@ from pydantic_core import to_json
 
 from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import ContentBlock, ThinkingBlock
-from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
 from dragoman.formats.document import copy_json_at, kind_of, parse, parse_json_or_lines, parse_or_none
 from dragoman.formats.errors import FormatError
@@ -36,14 +36,13 @@ from dragoman.formats.reading.blocks import (
     to_text,
 )
 from dragoman.formats.reading.fields import ROLES, Fields, is_empty, source_losses, typed_errors
-from dragoman.formats.reading.turns import STOP_WORDS, Turns, read_time, stop_after
+from dragoman.formats.reading.turns import Turns, read_time, stop_after
+from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
 
 FORMAT = "otel"
 INPUT, OUTPUT, SYSTEM = "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"
 ALL = "pydantic_ai.all_messages"
-
-_STOP_REASONS = {**STOP_WORDS, "tool_call": StopReason.TOOL_USE, "error": StopReason.ERROR}
 
 
 @typed_errors
@@ -156,7 +155,7 @@ def _read(record: dict[str, Any], path: str) -> list[Message]:
     for native, at, is_reply in [*((message, at, False) for message, at in listed), *last]:
         message = Fields(native, at, FORMAT)
         role = message.role(ROLES)
-        stop = _STOP_REASONS.get(message.text("finish_reason") or "")
+        stop = words_of(FORMAT).stops.get(message.text("finish_reason") or "")
         parts = message.objects("parts")
         turns.start(role, has_results=any(part.look("type") == "tool_call_response" for part in parts))
         blocks = [block for part in parts for block in _part(part, turns)]
@@ -227,7 +226,6 @@ def _text(record: dict[str, Any], name: str) -> str | None:
 _OPENINFERENCE = "openinference"
 KIND = "openinference.span.kind"
 
-_ROLES = {**ROLES, "human": Role.USER, "ai": Role.ASSISTANT, "model": Role.ASSISTANT, "function": Role.TOOL}
 _OPENINFERENCE_PREFIXES = (
     "llm.", "input.", "output.", "openinference.", "metadata", "session.", "user.", "tag.", "tool.", "agent.", "graph.",
     "service.", "prompt.",
@@ -330,7 +328,7 @@ class _Attributes:
 
     def _message(self, message: Fields, *, is_reply: bool) -> None:
         word = to_text(message.take("role")) or ("assistant" if is_reply else "user")
-        role = _ROLES.get(word.lower())
+        role = words_of(_OPENINFERENCE).roles.get(word.lower())
         if role is None:
             raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
         native_id, name = message.text("tool_call_id"), message.text("name")
@@ -395,16 +393,6 @@ _MAX_LEVELS = 8
 """Levels of an export between its root and its spans."""
 _LISTS = ("resourceSpans", "scopeSpans", "spans", "resourceLogs", "scopeLogs", "logRecords", "logs")
 _MAX_NESTING = 16
-_SPAN_FIELDS = frozenset(
-    {
-        "name", "context", "kind", "parent_id", "start_time", "end_time", "status", "attributes", "events", "links",
-        "resource", "traceId", "spanId", "parentSpanId", "startTimeUnixNano", "endTimeUnixNano", "flags", "traceState",
-        "body", "severity_number", "severity_text", "dropped_attributes", "timestamp", "observed_timestamp", "trace_id",
-        "span_id", "trace_flags", "event_name", "timeUnixNano", "observedTimeUnixNano", "instrumentation_scope",
-        "droppedAttributesCount", "droppedEventsCount", "droppedLinksCount", "scope", "eventName",
-    }
-)  # fmt: skip
-_CONTEXT_FIELDS = frozenset({"trace_id", "span_id", "trace_state", "trace_flags", "is_remote"})
 
 
 def iter_spans(value: Any, path: str, level: int = 0) -> Iterator[tuple[dict[str, Any], str]]:
@@ -423,13 +411,13 @@ def iter_spans(value: Any, path: str, level: int = 0) -> Iterator[tuple[dict[str
 
 def report_span(span: dict[str, Any], path: str, format_name: str) -> None:
     """Report what a span has next to its attributes that is not a field of all spans."""
-    losses = source_losses()
+    losses, known = source_losses(), words_of("spans").skipped
     context = span.get("context")
     for name in context if isinstance(context, dict) else ():
-        if name not in _CONTEXT_FIELDS:
+        if name not in known["context"]:
             losses.add_field(f"{path}.context", name, format_name)
     for name, value in span.items():
-        if name not in _SPAN_FIELDS and not is_empty(value):
+        if name not in known["span"] and not is_empty(value):
             losses.add_field(path, name, format_name)
 
 

@@ -15,18 +15,6 @@ from dragoman.formats.reading.blocks import build_messages, placeholder_id, resu
 from dragoman.formats.reading.fields import Fields, is_empty, iter_fields, list_inside, source_losses
 from dragoman.formats.reading.tool_calls import OpenCalls, ToolIdReader, pair_repeated
 
-STOP_WORDS: Mapping[str, StopReason] = {
-    "stop": StopReason.END_TURN,
-    "end_turn": StopReason.END_TURN,
-    "length": StopReason.MAX_TOKENS,
-    "max_tokens": StopReason.MAX_TOKENS,
-    "tool_calls": StopReason.TOOL_USE,
-    "tool_use": StopReason.TOOL_USE,
-    "content_filter": StopReason.REFUSAL,
-    "refusal": StopReason.REFUSAL,
-}
-"""The words of the common APIs for the end of a reply, which most libraries store as they are."""
-
 
 class Turns:
     """Collects messages. Calls and results are paired by the document's own ids, or by the tool's name without them."""
