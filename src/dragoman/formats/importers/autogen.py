@@ -11,7 +11,7 @@ from dragoman.canonical.message import Message, Role
 from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import build_usage, media_block, provider_block, text_blocks, to_text
-from dragoman.formats.reading.entry_marks import AUTOGEN_TYPES as TYPES
+from dragoman.formats.reading.entry_marks import named
 from dragoman.formats.reading.fields import Fields, iter_fields, source_losses, typed_errors
 from dragoman.formats.reading.turns import Turns, read_time
 from dragoman.formats.results import Conversation
@@ -45,8 +45,7 @@ def _lists(data: Any, path: str, name: str) -> list[tuple[str, Any, str]]:
     """Return the lists of messages in a document, with their names and paths."""
     if not isinstance(data, dict):
         return [(name, data, path)]
-    kind = data.get("type")
-    if isinstance(kind, str) and kind in TYPES:
+    if named("autogen")(data):
         return [(name, data, path)]
     fields = Fields(data, path, FORMAT)
     fields.ignore("type", "version", "stop_reason", "current_turn", "next_speaker_index", "previous_speaker")
@@ -99,7 +98,7 @@ class _Reader:
         elif kind in _STEPS:
             message.whole()
             source_losses().add(message.path, f"a {kind} is a step of the program: left out")
-        elif kind in TYPES:
+        elif named("autogen")({"type": kind}):
             if source is not None and role is None and source != "assistant":
                 source_losses().add(f"{message.path}.source", "a message has no name of its speaker: left out")
             blocks = self._content(message, kind)
