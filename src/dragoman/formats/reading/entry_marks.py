@@ -21,21 +21,22 @@ _KINDS: Mapping[str, type] = {"text": str, "list": list, "object": Mapping, "nul
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What an entry must fit, or the objects of the list ``of`` in it, and the reason to give if not. With "?" behind its
-    name, an object in place of the list is the only one.
+    """What an entry must fit, or each object of the list ``of`` in it, and the reason to give if not. ``takes_one``: an
+    object in place of the list is the only one of it.
     """
 
     fits: Test
     reason: str
     of: str
+    takes_one: bool
     condition: Mapping[str, Any]
 
     def objection(self, entry: Entry) -> str | None:
         """Return the reason if the entry breaks the rule, or None."""
-        name = self.of.removesuffix("?")
-        only = entry.get(name) if name != self.of else None
-        objects = (only,) if isinstance(only, Mapping) else parts_of(entry, name) if name else (entry,)
-        for each in objects:
+        if not self.of and self.fits(entry):
+            return None
+        takes_one = self.takes_one and isinstance(entry.get(self.of), Mapping)
+        for each in [entry[self.of]] if takes_one else parts_of(entry, self.of) if self.of else [entry]:
             if not self.fits(each):
                 shown = {name: repr(str(each.get(name))[:40]) for name in ("role", "type")}
                 known = self.condition
@@ -237,7 +238,13 @@ def _rules(rows: str | Sequence[Sequence[Any]]) -> Sequence[Rule]:
         return rules_of(rows)
     known = _table()["conditions"]
     return tuple(
-        Rule(_compile(condition), reason, "".join(of), known.get(condition.get("is"), condition))
+        Rule(
+            _compile(condition),
+            reason,
+            "".join(of).removesuffix("?"),
+            "".join(of).endswith("?"),
+            known.get(condition.get("is"), condition),
+        )
         for condition, reason, *of in rows
     )
 
