@@ -13,10 +13,9 @@ from dragoman.formats.exporters.litellm import to_litellm
 from dragoman.formats.exporters.llm_log import to_llm_log
 from dragoman.formats.exporters.pydantic_ai import to_pydantic_ai
 from dragoman.formats.exporters.vercel_ui import to_vercel_ui
-from dragoman.formats.importers.a2a import from_a2a
+from dragoman.formats.importers.agent_protocols import from_a2a
+from dragoman.formats.importers.applications import from_chatgpt, from_claude_code, from_codex
 from dragoman.formats.importers.cassette import from_cassette
-from dragoman.formats.importers.chatgpt import from_chatgpt
-from dragoman.formats.importers.coding_agents import from_claude_code, from_codex
 from dragoman.formats.importers.hugging_face import from_hugging_face
 from dragoman.formats.importers.langchain import from_langchain
 from dragoman.formats.importers.litellm import from_litellm

@@ -11,7 +11,7 @@ from typing import Any
 from dragoman.formats.chatml import START
 from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.a2a import is_task
+from dragoman.formats.importers.agent_protocols import is_task
 from dragoman.formats.importers.langchain_runs import is_checkpoint
 from dragoman.formats.importers.llm_documents import is_report
 from dragoman.formats.importers.templates import START as HARMONY_START

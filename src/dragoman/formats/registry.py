@@ -26,12 +26,10 @@ from dragoman.formats.exporters.litellm import to_litellm
 from dragoman.formats.exporters.llm_log import to_llm_log
 from dragoman.formats.exporters.pydantic_ai import to_pydantic_ai
 from dragoman.formats.exporters.vercel_ui import to_vercel_ui
-from dragoman.formats.importers.a2a import from_a2a
-from dragoman.formats.importers.autogen import from_autogen
+from dragoman.formats.importers.agent_frameworks import from_autogen, from_google_adk, from_google_adk_file
+from dragoman.formats.importers.agent_protocols import from_a2a, from_mcp
+from dragoman.formats.importers.applications import from_chatgpt, from_claude_code, from_codex
 from dragoman.formats.importers.cassette import from_cassette
-from dragoman.formats.importers.chatgpt import from_chatgpt
-from dragoman.formats.importers.coding_agents import from_claude_code, from_codex
-from dragoman.formats.importers.google_adk import from_google_adk, from_google_adk_file
 from dragoman.formats.importers.haystack import from_haystack
 from dragoman.formats.importers.hugging_face import from_hugging_face, from_hugging_face_file
 from dragoman.formats.importers.langchain import from_langchain
@@ -40,7 +38,6 @@ from dragoman.formats.importers.litellm import from_litellm
 from dragoman.formats.importers.llama_index import from_llama_index
 from dragoman.formats.importers.llm_documents import from_llm_json
 from dragoman.formats.importers.llm_logs import from_llm_logs
-from dragoman.formats.importers.mcp import from_mcp
 from dragoman.formats.importers.provider_files import from_anthropic_batch, from_openai_batch, from_openai_finetuning
 from dragoman.formats.importers.pydantic_ai import from_pydantic_ai
 from dragoman.formats.importers.templates import from_chat_template, from_harmony
