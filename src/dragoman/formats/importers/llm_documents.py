@@ -207,10 +207,10 @@ def from_llm_json(document: Any) -> list[Conversation]:
     if isinstance(data, dict) and isinstance(data.get("prompt"), dict):
         return [Conversation(to_text(fields.look("id")) or "1", _response(fields))
                 for fields in iter_fields(data, FORMAT)]  # fmt: skip
-    readers: dict[str, _LogReader] = {}
+    readers: dict[str, RowReader] = {}
     for row in iter_fields(data, FORMAT):
         name = row.text("conversation_id") or row.text("id") or "1"
-        readers.setdefault(name, _LogReader(name)).add(row)
+        readers.setdefault(name, RowReader(name)).add(row)
     return [Conversation(name, reader.turns.messages) for name, reader in readers.items()]
 
 
@@ -240,11 +240,12 @@ def _message(message: Fields, turns: Turns, metadata: Mapping[str, Any], time: A
     role = message.role(ROLES)
     parts = message.objects("parts")
     turns.start(role, has_results=any(part.look("type") == "tool_result" for part in parts))
-    blocks = [block for part in parts for block in _part(part, turns)]
+    blocks = [block for part in parts for block in read_part(part, turns)]
     turns.add(role, blocks, message.path, metadata=metadata if role is Role.ASSISTANT else None, created_at=time)
 
 
-def _part(part: Fields, turns: Turns) -> list[ContentBlock]:
+def read_part(part: Fields, turns: Turns) -> list[ContentBlock]:
+    """Return the blocks of a part of a message, as the documents and the tables of llm have it."""
     kind = part.text("type") or ""
     if part.look("server_executed") is True:
         return [provider_block(LIBRARY, kind, part.whole())]
@@ -288,14 +289,15 @@ def _attachment(attachment: Fields) -> list[ContentBlock]:
     return []
 
 
-class _LogReader:
+class RowReader:
     """Reads the rows of one conversation: each holds what a turn added, and the reply."""
 
     def __init__(self, name: str) -> None:
         self.turns = Turns(name)
         self._system: str | None = None
 
-    def add(self, row: Fields) -> None:
+    def add(self, row: Fields, **counts: Any) -> None:
+        """Add a row; ``counts`` are further fields of the usage."""
         time = read_time(row.take("datetime_utc"))
         system = "\n".join(filter(None, [*_fragments(row, "system_fragments"), row.text("system")]))
         if system and system != self._system:
@@ -323,8 +325,8 @@ class _LogReader:
             name = call.required_text("name")
             blocks.append(self.turns.call(call.text("tool_call_id"), name, call.take("arguments")))
         model = full_model(row.take("resolved_model", "model"), None)
-        usage = read_usage(row.take("input_tokens"), row.take("output_tokens"), row.take("token_details"))
-        metadata = {"model": model, "usage": usage}
+        tokens = row.take("input_tokens"), row.take("output_tokens"), row.take("token_details")
+        metadata = {"model": model, "usage": read_usage(*tokens, **counts)}
         self.turns.add(Role.ASSISTANT, blocks, f"{row.path}.response", metadata=metadata, created_at=time)
         row.ignore("prompt_json")
         row.skip("row")
