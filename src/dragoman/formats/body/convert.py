@@ -21,7 +21,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, V
 from pydantic_core import PydanticCustomError, from_json, to_json
 
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests.request_builder import refuse_critical
 from dragoman.adapter.requests.unsupported_blocks import flatten_block
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
@@ -58,16 +57,16 @@ from dragoman.formats.body.message_body import (
     type_fault,
 )
 from dragoman.formats.body.schema import MessageBodySchema
-from dragoman.formats.document import iter_entries, parse, validating
+from dragoman.formats.document import parse, validating
 from dragoman.formats.errors import FormatError
-from dragoman.formats.reading.tool_calls import ToolIdReader, report_repeated, split_results
+from dragoman.formats.reading.tool_calls import ToolIdReader, split_results
 from dragoman.formats.results import (
     Conversion,
     LossCollector,
     as_history,
     as_message,
     describe_unknown_role,
-    report_labels,
+    finish,
 )
 
 PartT = TypeVar("PartT", bound=Part)
@@ -298,9 +297,7 @@ def to_message_body(message: Message) -> Conversion[MessageBody]:
     """Return the content of a message as a body. Raises CriticalLossError if a block marked critical would be lost."""
     losses = LossCollector(FORMAT)
     body = _write(as_message(message), losses)
-    loss_list = losses.report([message])
-    refuse_critical([message], loss_list)
-    return report_labels(Conversion(body, loss_list), [message], _LABEL)
+    return finish(body, losses, [message], _LABEL)
 
 
 def from_message_body(
@@ -420,9 +417,7 @@ def to_acp(messages: Sequence[Message]) -> Conversion[list[Fields]]:
         native if native is not None else _message(history[index], ids, losses)
         for index, _, native in verbatim.iter_entries(history, _ACP)
     ]
-    loss_list = losses.report(history)
-    refuse_critical(history, loss_list)
-    return report_labels(Conversion(written, loss_list), history, _ACP_LABEL)
+    return finish(written, losses, history, _ACP_LABEL)
 
 
 def from_acp(document: Any) -> list[Message]:
@@ -430,19 +425,12 @@ def from_acp(document: Any) -> list[Message]:
 
     A message with tool results among other parts becomes several. Raises FormatError, with a path.
     """
-    ids = ToolIdReader()
-    entries = list(iter_entries(document, format_name=_ACP_LABEL))
-    groups = [_entry(native, path, ids) for path, native in entries]
-    native_ids = {canonical_id: native_id for _, group_ids in groups for canonical_id, native_id in group_ids.items()}
-    report_repeated([messages for messages, _ in groups], [path for path, _ in entries])
 
-    def write(message: Message) -> list[Fields]:
-        return [_message(message, native_ids, LossCollector(_ACP))]
+    def writer(_: object, ids: Mapping[str, str]) -> Callable[[Message], list[Fields]]:
+        return lambda message: [_message(message, ids, LossCollector(_ACP))]
 
-    read: list[Message] = []
-    for (messages, group_ids), (_, native) in zip(groups, entries, strict=True):
-        read += verbatim.keep_entry(messages, _ACP, native, group_ids, write)
-    return read
+    read = verbatim.read_entries(document, _ACP, _ACP_LABEL, _entry, writer)
+    return [message for messages, _ in read for message in messages]
 
 
 def _entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Message], dict[str, str]]:

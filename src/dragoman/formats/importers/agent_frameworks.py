@@ -21,7 +21,7 @@ from pydantic_core import from_json
 
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.document import parse_json_or_lines, read_list
+from dragoman.formats.document import dig, objects_in, parse_json_or_lines, read_list
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import (
     build_usage,
@@ -373,8 +373,7 @@ def _response(response: Fields, turns: Turns) -> ContentBlock:
 
 def _ground(blocks: list[ContentBlock], grounding: Any, path: str) -> list[ContentBlock]:
     """Return the reply with the sources of a search on its last text."""
-    grounding = grounding if isinstance(grounding, dict) else {}
-    name = "groundingChunks" if "groundingChunks" in grounding else "grounding_chunks"
-    chunks = read_list(grounding.get(name), f"{path}.{name}")
-    sources = [each["web"] for each in chunks if isinstance(each, dict) and isinstance(each.get("web"), dict)]
+    name = "grounding_chunks" if dig(grounding, "groundingChunks") is None else "groundingChunks"
+    webs = [dig(each, "web") for each in read_list(dig(grounding, name), f"{path}.{name}")]
+    sources = objects_in(webs)
     return cite_last_text(blocks, [read_citation({"type": "grounding_chunk", **source}) for source in sources])

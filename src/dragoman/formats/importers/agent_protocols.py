@@ -17,8 +17,11 @@ Source: https://modelcontextprotocol.io/specification, schema 2025-11-25.
 
 import base64
 import struct
+import tomllib
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from dragoman.adapter.losses import LossKind
@@ -37,34 +40,13 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
 from dragoman.canonical.ids import new_ulid
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.document import parse_json_or_lines
+from dragoman.formats.document import dig, parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import media_block, provider_block, read_media, text_blocks, to_text
 from dragoman.formats.reading.fields import Fields, drop_tools, inner_fields, iter_fields, source_losses, typed_errors
 from dragoman.formats.reading.turns import Turns, read_time, stop_after
 from dragoman.formats.reading.words import words_of
 
-Table = Mapping[int, tuple[str, str]]
-
-_TABLES: Mapping[str, Table] = {
-    "task": {1: ("id", "text"), 2: ("contextId", "text"), 3: ("status", "status"), 4: ("artifacts", "artifact*"),
-             5: ("history", "message*"), 6: ("metadata", "struct")},
-    "message": {1: ("messageId", "text"), 2: ("contextId", "text"), 3: ("taskId", "text"), 4: ("role", "role"),
-                5: ("parts", "part*"), 6: ("metadata", "struct"), 7: ("extensions", "text*"),
-                8: ("referenceTaskIds", "text*")},
-    "part": {1: ("text", "text"), 2: ("raw", "bytes"), 3: ("url", "text"), 4: ("data", "value"),
-             5: ("metadata", "struct"), 6: ("filename", "text"), 7: ("mediaType", "text")},
-    "status": {1: ("state", "number"), 2: ("message", "message"), 3: ("timestamp", "time")},
-    "artifact": {1: ("artifactId", "text"), 2: ("name", "text"), 3: ("description", "text"), 4: ("parts", "part*"),
-                 5: ("metadata", "struct"), 6: ("extensions", "text*")},
-    "struct": {1: ("fields", "entry*")},
-    "entry": {1: ("key", "text"), 2: ("value", "value")},
-    "list": {1: ("values", "value*")},
-    "value": {1: ("null", "number"), 2: ("number", "double"), 3: ("string", "text"), 4: ("bool", "flag"),
-              5: ("struct", "struct"), 6: ("list", "list")},
-    "time": {1: ("seconds", "number"), 2: ("nanos", "number")},
-}  # fmt: skip
-"""The fields of each message by number: the name in JSON, and the kind; a star marks a list."""
 _ROLE_NAMES = {1: "ROLE_USER", 2: "ROLE_AGENT"}
 _VARINT, _FIXED64, _SIZED = 0, 1, 2
 _WIRE = {"number": _VARINT, "flag": _VARINT, "role": _VARINT, "double": _FIXED64}
@@ -98,6 +80,12 @@ def read_task(data: bytes) -> dict[str, Any]:
     return found
 
 
+@cache
+def _tables() -> dict[str, Any]:
+    """Return the fields of each message by number: the name in JSON, and the kind; a star marks a list."""
+    return tomllib.loads(files("dragoman.formats.importers").joinpath("a2a.toml").read_text(encoding="utf-8"))
+
+
 def _read_message(data: bytes, kind: str, depth: int) -> Any:
     if depth > MAX_DOCUMENT_DEPTH:
         raise FormatError(f"this is nested deeper than {MAX_DOCUMENT_DEPTH} levels")
@@ -105,7 +93,7 @@ def _read_message(data: bytes, kind: str, depth: int) -> Any:
     position = 0
     while position < len(data):
         tag, position = _varint(data, position)
-        known = _TABLES[kind].get(tag >> 3)
+        known = _tables()[kind].get(str(tag >> 3))
         if known is None:
             raise FormatError(f"a {kind} of A2A has no field {tag >> 3}")
         name, inner = known
@@ -238,9 +226,7 @@ def _message(message: Fields, turns: Turns) -> None:
 
 
 def _data_type(part: Fields) -> Any:
-    data, metadata = part.look("data"), part.look("metadata")
-    marked = metadata.get("adk_type") if isinstance(metadata, dict) else None
-    return marked or (data.get("type") if isinstance(data, dict) else None)
+    return dig(part.look("metadata"), "adk_type") or dig(part.look("data"), "type")
 
 
 def _part(part: Fields, turns: Turns) -> list[ContentBlock]:

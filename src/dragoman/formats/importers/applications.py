@@ -24,7 +24,7 @@ from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ContentBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import copy_json_at, parse, parse_json_or_lines
+from dragoman.formats.document import copy_json_at, dig, parse, parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.native import read_request
 from dragoman.formats.reading.blocks import build_usage, media_block, provider_block, text_blocks, to_text
@@ -255,7 +255,7 @@ def _item(line: Fields) -> tuple[dict[str, Any], str] | None:
 def _instructions(fields: Fields, turns: Turns) -> None:
     """Add the instructions that Codex sends with each request."""
     base = fields.look("base_instructions")
-    text = base.get("text") if isinstance(base, dict) else fields.look("instructions")
+    text = dig(base, "text") if isinstance(base, dict) else fields.look("instructions")
     if isinstance(text, str) and text:
         turns.add(Role.SYSTEM, text_blocks(text), fields.path)
 
@@ -314,13 +314,9 @@ def from_chatgpt(document: Any) -> list[Conversation]:
 
 def _has_content(message: Any) -> bool:
     """Whether a message is more than the hidden ones at the root of each conversation."""
-    content = message.get("content") if isinstance(message, dict) else None
-    if not isinstance(content, dict):
-        return False
-    parts = content.get("parts")
-    return any(content.get(name) for name in ("text", "thoughts", "content")) or any(
-        parts if isinstance(parts, list) else ()
-    )
+    parts = dig(message, "content", "parts")
+    has_parts = any(parts) if isinstance(parts, list) else False
+    return has_parts or any(dig(message, "content", name) for name in ("text", "thoughts", "content"))
 
 
 class _ConversationReader:
@@ -374,8 +370,7 @@ class _ConversationReader:
         self._turns.start(role, has_results=role is Role.TOOL)
         metadata: dict[str, Any] | None = None
         if role is Role.ASSISTANT:
-            slug = message.look("metadata")
-            model = slug.get("model_slug") if isinstance(slug, dict) else None
+            model = dig(message.look("metadata"), "model_slug")
             metadata = {"model": model if isinstance(model, str) and model else None}
             if recipient != _EVERYONE:
                 arguments = "".join(to_text(getattr(block, "text", "")) for block in blocks)

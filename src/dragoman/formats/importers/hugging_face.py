@@ -6,7 +6,7 @@ Source: https://huggingface.co/docs/trl/dataset_formats and https://huggingface.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.document import parse, parse_json_or_lines, parse_or_none
+from dragoman.formats.document import dig, objects_in, parse, parse_json_or_lines, parse_or_none
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import media_block, media_from_url, provider_block, text_blocks, to_text
 from dragoman.formats.reading.fields import (
@@ -207,13 +207,10 @@ def _parameters(tools: Any) -> dict[str, dict[str, bool]]:
     if isinstance(tools, str):
         tools = parse_or_none(tools, format_name=FORMAT)
     found: dict[str, dict[str, bool]] = {}
-    for tool in tools if isinstance(tools, list) else ():
-        function = tool.get("function", tool) if isinstance(tool, Mapping) else None
-        schema = function.get("parameters") if isinstance(function, Mapping) else None
-        properties = schema.get("properties") if isinstance(schema, Mapping) else None
-        if isinstance(function, Mapping) and isinstance(properties, Mapping):
+    for tool in objects_in(tools):
+        function = tool.get("function", tool)
+        if isinstance(properties := dig(function, "parameters", "properties"), dict):
             found[to_text(function.get("name"))] = {
-                name: isinstance(known, Mapping) and "null" in to_text(known.get("type"))
-                for name, known in properties.items()
+                name: "null" in to_text(dig(known, "type")) for name, known in properties.items()
             }
     return found

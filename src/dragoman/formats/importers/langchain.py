@@ -16,7 +16,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import iter_entries, parse, read_list, validating
+from dragoman.formats.document import iter_entries, objects_in, parse, read_list, validating
 from dragoman.formats.importers.langchain_blocks import LIBRARY, BlockReader, constructor, fields_of, read_call
 from dragoman.formats.reading.blocks import (
     build_messages,
@@ -113,17 +113,14 @@ def _messages(message: Fields, name: str | None, ids: ToolIdReader) -> list[Mess
         provider = reported.look("model_provider")
         named = model_fields_of(LIBRARY, provider if isinstance(provider, str) else None, model)
     reader = BlockReader(ids, path, named.get("provider"), {each: args for each, _, args in calls if each})
-    items = content if isinstance(content, list) else ()
-    has_results = any(isinstance(item, dict) and item.get("type") == "tool_result" for item in items)
-    ids.start_turn(role, has_results=has_results)
+    ids.start_turn(role, has_results=any(item.get("type") == "tool_result" for item in objects_in(content)))
     blocks = reader.blocks(content)
     if role is not Role.ASSISTANT:
         return build_messages(role, blocks)
     thinking = list(_outer_thinking(kwargs, blocks))
     refusal, has_text = kwargs.look("refusal"), any(isinstance(each, TextBlock) for each in blocks)
     # The items of the provider's own tools, in the older form of Responses.
-    outputs = kwargs.look("tool_outputs")
-    server_items = [item for item in outputs if isinstance(item, dict)] if isinstance(outputs, list) else []
+    server_items = objects_in(kwargs.look("tool_outputs"))
     owner = named.get("provider") or LIBRARY
     blocks = [
         *thinking,

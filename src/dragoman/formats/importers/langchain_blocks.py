@@ -20,7 +20,7 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolResultBlock,
 )
-from dragoman.formats.document import kind_of, validating
+from dragoman.formats.document import dig, kind_of, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import (
     media_block,
@@ -178,8 +178,7 @@ class BlockReader:
                 raise FormatError(f"a block must be a text or an object, not {kind_of(item)}", path=self.path)
             with validating(item, self.path):
                 found = self._item(item)
-            extras = item.get("extras") if isinstance(item, dict) else None
-            signature = extras.get("signature") if isinstance(extras, dict) else None
+            signature = dig(item, "extras", "signature")
             if isinstance(signature, str) and found and isinstance(found[0], TextBlock):
                 self.signatures[len(read)] = signature
             read += found
@@ -242,8 +241,7 @@ class BlockReader:
 
     def reasoning_content(self, item: Fields) -> Iterator[ContentBlock]:
         inner = item.whole().get("reasoning_content")
-        fields = inner if isinstance(inner, dict) else {}
-        yield ThinkingBlock(text=to_text(fields.get("text")), signature=to_text(fields.get("signature")) or None)
+        yield ThinkingBlock(text=to_text(dig(inner, "text")), signature=to_text(dig(inner, "signature")) or None)
 
     def image_url(self, item: Fields) -> Iterator[ContentBlock]:
         if isinstance(item.look("image_url"), str):
@@ -314,7 +312,7 @@ class BlockReader:
 
     def non_standard(self, item: Fields) -> Iterator[ContentBlock]:
         value = item.look("value")
-        kind = value.get("type") if isinstance(value, dict) else None
+        kind = dig(value, "type")
         if isinstance(value, dict) and kind in ("refusal", "redacted_thinking"):
             yield from self._item(value)
         elif isinstance(value, dict) and isinstance(kind, str) and self._provider is not None:

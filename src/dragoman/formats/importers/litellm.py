@@ -17,7 +17,7 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
 )
 from dragoman.canonical.message import Message, Role, StopReason
-from dragoman.formats.document import copy_json_at, iter_entries, kind_of, parse, validating
+from dragoman.formats.document import copy_json_at, dig, iter_entries, kind_of, objects_in, parse, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.native import from_native
 from dragoman.formats.reading.blocks import (
@@ -126,8 +126,7 @@ def _drop_extra(native: dict[str, Any]) -> dict[str, Any]:
         ]
         if not plain["tool_calls"]:
             del plain["tool_calls"]
-    listed = plain.get("tool_calls")
-    named = [(each, "id") for each in (listed if isinstance(listed, list) else ()) if isinstance(each, dict)]
+    named = [(call, "id") for call in objects_in(plain.get("tool_calls"))]
     for fields, name in [*named, (plain, "tool_call_id")]:
         if isinstance(fields.get(name), str):
             fields[name] = fields[name].partition(_SIGNATURE_MARK)[0]
@@ -137,9 +136,8 @@ def _drop_extra(native: dict[str, Any]) -> dict[str, Any]:
 def _server_results(native: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Return the results of Anthropic's own tools, by the id of their call."""
     found: dict[str, list[dict[str, Any]]] = {}
-    results = (native.get("provider_specific_fields") or {}).get("web_search_results")
-    for result in results if isinstance(results, list) else ():
-        if isinstance(result, dict) and isinstance(result.get("tool_use_id"), str):
+    for result in objects_in(dig(native, "provider_specific_fields", "web_search_results")):
+        if isinstance(result.get("tool_use_id"), str):
             found.setdefault(result["tool_use_id"], []).append(result)
     return found
 
@@ -147,14 +145,11 @@ def _server_results(native: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
 def _server_blocks(native: dict[str, Any]) -> Iterator[ContentBlock]:
     """Yield the calls and results of Anthropic's own tools as Anthropic has them."""
     server = _server_results(native)
-    calls = native.get("tool_calls")
-    for call in calls if isinstance(calls, list) else ():
-        if not isinstance(call, dict) or to_text(call.get("id")) not in server:
+    for call in objects_in(native.get("tool_calls")):
+        if to_text(call.get("id")) not in server:
             continue
-        function = call.get("function")
-        fields = function if isinstance(function, dict) else {}
-        arguments, _ = parse_arguments(to_text(fields.get("arguments")))
-        data = {"type": "server_tool_use", "id": call["id"], "name": to_text(fields.get("name")),
+        arguments, _ = parse_arguments(to_text(dig(call, "function", "arguments")))
+        data = {"type": "server_tool_use", "id": call["id"], "name": to_text(dig(call, "function", "name")),
                 "input": arguments or {}}  # fmt: skip
         yield ProviderBlock(provider=_ANTHROPIC, kind="server_tool_use", data=data)
         for result in server[call["id"]]:
@@ -165,33 +160,19 @@ def _server_blocks(native: dict[str, Any]) -> Iterator[ContentBlock]:
 _ANTHROPIC = "anthropic"
 
 
-def _signatures(native: dict[str, Any]) -> list[str | None]:
-    """Return Gemini's signature of each call."""
-    calls = native.get("tool_calls")
-    found: list[str | None] = []
-    for call in calls if isinstance(calls, list) else ():
-        fields = call if isinstance(call, dict) else {}
-        specific = fields.get("provider_specific_fields")
-        signature = specific.get("thought_signature") if isinstance(specific, dict) else None
-        signature = signature or to_text(fields.get("id")).partition(_SIGNATURE_MARK)[2]
-        found.append(signature if isinstance(signature, str) and signature else None)
-    return found
-
-
 def _report_unknown(native: dict[str, Any], path: str) -> None:
     """Report the fields of a message, and of its calls, that are not kept if its content changes."""
     losses = source_losses()
     for name, value in native.items():
         if name not in _MESSAGE_FIELDS and not is_empty(value):
             losses.add_field(path, name, LIBRARY)
-    calls = native.get("tool_calls")
-    for index, call in enumerate(calls if isinstance(calls, list) else ()):
+    for index, call in enumerate(objects_in(native.get("tool_calls"))):
         at = f"{path}.tool_calls[{index}]"
-        for name in sorted(call.keys() - _CALL_FIELDS) if isinstance(call, dict) else ():
+        for name in sorted(call.keys() - _CALL_FIELDS):
             losses.add_field(at, name, LIBRARY)
-        function = call.get("function") if isinstance(call, dict) else None
-        for name in sorted(function.keys() - {"name", "arguments"}) if isinstance(function, dict) else ():
-            losses.add_field(f"{at}.function", name, LIBRARY)
+        for function in objects_in([call.get("function")]):
+            for name in sorted(function.keys() - {"name", "arguments"}):
+                losses.add_field(f"{at}.function", name, LIBRARY)
 
 
 _MESSAGE_FIELDS = frozenset(
@@ -228,8 +209,13 @@ def _relabel(
         if isinstance(url, str):
             content.append(media_from_url(url, kind="image"))
     updates: dict[str, Any] = {"model": named["model"], "provider": named["provider"]}
-    calls = [index for index, block in enumerate(content) if isinstance(block, ToolUseBlock)]
-    signed = {index: each for index, each in zip(calls, _signatures(native), strict=False) if each}
+    calls = (index for index, block in enumerate(content) if isinstance(block, ToolUseBlock))
+    signed: dict[int, str] = {}
+    for index, call in zip(calls, objects_in(native.get("tool_calls")), strict=False):  # with Gemini's signatures
+        signature = dig(call, "provider_specific_fields", "thought_signature")
+        signature = signature or to_text(call.get("id")).partition(_SIGNATURE_MARK)[2]
+        if isinstance(signature, str) and signature:
+            signed[index] = signature
     if (note := signature_notes(named["provider"], signed)) is not None:
         updates |= {"provider_raw": note}
     if content != list(message.content):

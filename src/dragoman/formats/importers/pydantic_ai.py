@@ -22,7 +22,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import iter_entries, kind_of, validating
+from dragoman.formats.document import dig, iter_entries, kind_of, objects_in, validating
 from dragoman.formats.reading.blocks import (
     build_messages,
     build_usage,
@@ -232,9 +232,7 @@ def _response_part(part: Fields, ids: ToolIdReader) -> list[ContentBlock]:
 
 
 def _citations(part: Fields) -> Iterator[Citation]:
-    details = part.look("provider_details")
-    listed = details.get("citations") if isinstance(details, dict) else None
-    natives = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    natives = objects_in(dig(part.look("provider_details"), "citations"))
     cited_sources = part.objects("citations")
     if not cited_sources:
         yield from map(read_citation, natives)
@@ -317,8 +315,7 @@ def _bytes(binary: Fields) -> str:
 
 def _detail(fields: Fields, name: str, key: str) -> str | None:
     """Return a text in an object of a library's or a provider's own, without taking the object."""
-    found = fields.look(name)
-    text = found.get(key) if isinstance(found, dict) else None
+    text = dig(fields.look(name), key)
     return text if isinstance(text, str) else None
 
 

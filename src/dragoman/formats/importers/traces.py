@@ -21,7 +21,7 @@ from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import ContentBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import copy_json_at, kind_of, parse, parse_json_or_lines, parse_or_none
+from dragoman.formats.document import copy_json_at, dig, kind_of, objects_in, parse, parse_json_or_lines, parse_or_none
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.langchain import from_langchain
 from dragoman.formats.native import read_reply, read_request
@@ -91,8 +91,7 @@ def _find_records(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         for name, given in attributes.items():
             if not name.startswith(_PREFIXES) and name not in _OTHER_ATTRIBUTES and not is_empty(given):
                 source_losses().add_field(f"{path}.attributes", name, FORMAT)
-        context = value.get("context")
-        trace = context.get("trace_id") if isinstance(context, dict) else None
+        trace = dig(value, "context", "trace_id")
         times = (value.get(name) for name in ("start_time", "startTimeUnixNano", "observed_timestamp"))
         started = next((time for time in times if time is not None), None)
         yield f"{path}.attributes", {
@@ -299,8 +298,7 @@ def _read_raw(attributes: dict[str, Any], path: str) -> list[Message] | None:
 
 
 def _flat(items: list[Any]) -> list[dict[str, Any]]:
-    nested = [each for item in items for each in (item if isinstance(item, list) else [item])]
-    return [each for each in nested if isinstance(each, dict)]
+    return objects_in([each for item in items for each in (item if isinstance(item, list) else [item])])
 
 
 class _Attributes:
@@ -313,12 +311,11 @@ class _Attributes:
         self._time = read_time(span.get("start_time", span.get("startTimeUnixNano")))
 
     def read(self) -> list[Message]:
-        llm = nest({name: value for name, value in self._attributes.items() if name.startswith("llm.")}).get("llm")
-        llm = llm if isinstance(llm, dict) else {}
+        llm = nest({name: value for name, value in self._attributes.items() if name.startswith("llm.")})
         for side in ("input_messages", "output_messages"):
-            for number, each in enumerate(_listed(llm.get(side))):
+            for number, each in enumerate(_listed(dig(llm, "llm", side))):
                 at = f"{self._path}['llm.{side}.{number}']"
-                native = each.get("message") if isinstance(each, dict) else None
+                native = dig(each, "message")
                 if not isinstance(native, dict):
                     raise FormatError(f"a message must be an object, not {kind_of(native)}", path=at)
                 fields = Fields(native, f"{at}.message", _OPENINFERENCE)
@@ -341,8 +338,7 @@ class _Attributes:
         else:
             message.ignore("content")
         for item in _listed(message.take("tool_calls")):
-            call = item.get("tool_call") if isinstance(item, dict) else None
-            if isinstance(call, dict):
+            if isinstance(call := dig(item, "tool_call"), dict):
                 fields = message.adopt(call, f"{message.path}.tool_calls")
                 call_id, function = fields.text("id"), fields.object("function")
                 if function is None:
@@ -359,7 +355,7 @@ class _Attributes:
         self._turns.add(role, blocks, message.path, metadata=metadata, created_at=self._time if is_reply else None)
 
     def _content(self, item: Any, message: Fields) -> list[ContentBlock]:
-        native = item.get("message_content") if isinstance(item, dict) else None
+        native = dig(item, "message_content")
         if not isinstance(native, dict):
             return []  # a call, which is among the calls as well
         part = message.adopt(native, f"{message.path}.contents")
@@ -369,12 +365,11 @@ class _Attributes:
             case "reasoning":
                 return [ThinkingBlock(text=to_text(part.take("text", "reasoning")), signature=part.text("signature"))]
             case "image":
-                url = ((part.take("image") or {}).get("image") or {}).get("url")
+                url = dig(part.take("image"), "image", "url")
                 return [media_from_url(url, kind="image")] if isinstance(url, str) else []
             case "audio":
-                audio = (part.take("audio") or {}).get("audio") or {}
-                return [media_block("url", to_text(audio.get("url")), audio.get("mime_type"),
-                                    kind="audio")]  # fmt: skip
+                audio = dig(part.take("audio"), "audio")
+                return [media_block("url", to_text(dig(audio, "url")), dig(audio, "mime_type"), kind="audio")]
             case "tool_use":
                 part.whole()
                 return []
@@ -426,8 +421,8 @@ def attributes_of(native: Any) -> dict[str, Any]:
     if isinstance(native, dict):
         return native
     found: dict[str, Any] = {}
-    for item in native if isinstance(native, list) else ():
-        if isinstance(item, dict) and isinstance(item.get("key"), str):
+    for item in objects_in(native):
+        if isinstance(item.get("key"), str):
             found[item["key"]] = _value(item.get("value"))
     return found
 
@@ -436,11 +431,9 @@ def _value(native: Any) -> Any:
     if not isinstance(native, dict):
         return native
     if "arrayValue" in native:
-        inner = native["arrayValue"]
-        return [_value(each) for each in inner.get("values", ())] if isinstance(inner, dict) else []
+        return [_value(each) for each in dig(native, "arrayValue", "values") or ()]
     if "kvlistValue" in native:
-        inner = native["kvlistValue"]
-        return attributes_of(inner.get("values")) if isinstance(inner, dict) else {}
+        return attributes_of(dig(native, "kvlistValue", "values"))
     if "intValue" in native:
         text = to_text(native["intValue"])
         return int(text) if text.lstrip("-").isdigit() and len(text) < 20 else text  # OTLP sends integers as texts

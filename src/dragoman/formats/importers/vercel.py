@@ -23,6 +23,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
+from dragoman.formats.document import dig
 from dragoman.formats.importers.pydantic_ai import tool_result_blocks
 from dragoman.formats.reading.blocks import (
     build_usage,
@@ -247,9 +248,7 @@ def model_of_custom(part: Fields) -> dict[str, Any] | None:
     if not isinstance(kind, str) or not kind.endswith(".message_start"):
         return None
     provider = kind.partition(".")[0]
-    metadata = part.look("providerOptions") or part.look("providerMetadata")
-    inner = metadata.get(provider) if isinstance(metadata, dict) else None
-    name = inner.get("model") if isinstance(inner, dict) else None
+    name = dig(part.look("providerOptions") or part.look("providerMetadata"), provider, "model")
     part.whole()
     return model_fields_of(LIBRARY, provider, name if isinstance(name, str) else None)
 

@@ -130,6 +130,12 @@ def _each(test: Callable[[str, Any], Test]) -> Callable[[Mapping[str, Any]], Tes
     return lambda fields: _all([test(name, value) for name, value in fields.items()])
 
 
+@cache
+def named(name: str) -> Test:
+    """Return the condition of this name."""
+    return _NAMED.get(name) or _compile(_table()["conditions"][name])
+
+
 _TESTS: Mapping[str, Callable[[Any], Test]] = {
     "has": _has,
     "has_any": lambda names: _no(_lacks(names)),
@@ -201,8 +207,9 @@ def _is_row(entry: Entry) -> bool:
 
 def _is_umf(entry: Entry) -> bool:
     metadata = entry.get("metadata")
-    is_noted = isinstance(metadata, Mapping) and bool(metadata)
-    return "role" in entry and is_noted and all(isinstance(value, str) for value in metadata.values())
+    if "role" not in entry or not isinstance(metadata, Mapping):
+        return False
+    return bool(metadata) and all(isinstance(value, str) for value in metadata.values())
 
 
 _NAMED: Mapping[str, Test] = {
@@ -222,18 +229,12 @@ def _table() -> dict[str, Any]:
 
 
 @cache
-def named(name: str) -> Test:
-    """Return the condition of this name."""
-    return _NAMED.get(name) or _compile(_table()["conditions"][name])
-
-
-@cache
 def rules_of(name: str) -> Sequence[Rule]:
     """Return the rules of this name."""
     return _rules(_table()["rules"][name])
 
 
-def _rules(rows: str | Sequence[Sequence[Any]]) -> Sequence[Rule]:
+def _rules(rows: Sequence[Any]) -> Sequence[Rule]:
     if isinstance(rows, str):
         return rules_of(rows)
     known = _table()["conditions"]
