@@ -43,13 +43,6 @@ from dragoman.sqlite_files import read_database
 
 FORMAT = "autogen"
 
-_STEPS = frozenset(
-    {
-        "MemoryQueryEvent", "UserInputRequestedEvent", "ModelClientStreamingChunkEvent", "SelectSpeakerEvent",
-        "SelectorEvent", "CodeGenerationEvent", "CodeExecutionEvent",
-    }
-)  # fmt: skip
-"""Events that are steps of a program: no model and no user says them."""
 _USERS = frozenset({"user", "user_proxy", "UserProxyAgent"})
 
 
@@ -120,7 +113,7 @@ class _Reader:
                 content = text_blocks(result.take("content"))
                 blocks.append(self._turns.result(native_id, name, content, is_error=result.flag("is_error")))
             self._add(Role.TOOL, blocks, message)
-        elif kind in _STEPS:
+        elif kind in words_of(FORMAT).skipped["steps"]:
             message.whole()
             source_losses().add(message.path, f"a {kind} is a step of the program: left out")
         elif named("autogen")({"type": kind}):

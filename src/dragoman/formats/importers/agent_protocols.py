@@ -272,10 +272,6 @@ def _call_or_result(data: Fields, kind: str, turns: Turns) -> ToolUseBlock | Too
 
 _MCP = "mcp"
 
-_OPTIONS = (
-    "maxTokens", "temperature", "stopSequences", "modelPreferences", "includeContext", "toolChoice", "metadata", "task",
-)  # fmt: skip
-
 
 @typed_errors
 def from_mcp(document: Any) -> list[Message]:
@@ -301,7 +297,7 @@ def _entry(fields: Fields, turns: Turns) -> None:
     if "messages" in fields:
         drop_tools(fields)
         fields.ignore("description")  # of the prompt, for people
-        for name in _OPTIONS:
+        for name in words_of(_MCP).skipped["options"]:
             fields.drop(name, f"a history has no options of a request: {name!r} is left out")
         if (system := fields.text("systemPrompt")) is not None:
             turns.add(Role.SYSTEM, text_blocks(system), f"{fields.path}.systemPrompt")

@@ -30,6 +30,7 @@ from dragoman.formats.reading.fields import (
     typed_errors,
 )
 from dragoman.formats.reading.turns import Turns, read_time
+from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
 
 _ENTRY = re.compile(
@@ -383,22 +384,6 @@ def read_usage(input_tokens: Any, output_tokens: Any, details: Any, **fields: An
     )
 
 
-_KNOWN_METADATA = frozenset(
-    {
-        "id",
-        "type",
-        "data",
-        "signature",
-        "encrypted_content",
-        "thoughtSignature",
-        "thought_signature",
-        "summary",
-        "content",
-    }
-)
-"""Where a signature is, and the copies of a part's text."""
-
-
 def read_reasoning(text: str, metadata: Any, path: str, *, is_redacted: bool = False) -> list[ContentBlock]:
     """Return a part with reasoning, signed by the provider that its metadata name."""
     for provider, inner in metadata.items() if isinstance(metadata, Mapping) else ():
@@ -406,7 +391,7 @@ def read_reasoning(text: str, metadata: Any, path: str, *, is_redacted: bool = F
             source_losses().add_field(path, to_text(provider), LIBRARY)
             continue
         for name, value in inner.items():
-            if name not in _KNOWN_METADATA and not is_empty(value):
+            if name not in words_of(LIBRARY).skipped["metadata"] and not is_empty(value):
                 source_losses().add_field(f"{path}.{provider}", name, LIBRARY)
     inner = next((value for value in metadata.values() if isinstance(value, Mapping)), {}) if isinstance(
         metadata, Mapping) else {}  # fmt: skip

@@ -12,7 +12,7 @@ more and are read if a known API or LangChain wrote them. A span that continues 
 Source: https://github.com/Arize-ai/openinference/blob/main/spec/semantic_conventions.md.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic_core import to_json
@@ -87,10 +87,7 @@ def _find_records(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         attributes = attributes_of(value["attributes"])
         if not (INPUT in attributes or OUTPUT in attributes or ALL in attributes):
             continue
-        report_span(value, path, FORMAT)
-        for name, given in attributes.items():
-            if not name.startswith(_PREFIXES) and name not in _OTHER_ATTRIBUTES and not is_empty(given):
-                source_losses().add_field(f"{path}.attributes", name, FORMAT)
+        report_span(value, attributes, path, FORMAT)
         trace = dig(value, "context", "trace_id")
         times = (value.get(name) for name in ("start_time", "startTimeUnixNano", "observed_timestamp"))
         started = next((time for time in times if time is not None), None)
@@ -100,19 +97,6 @@ def _find_records(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 _STARTED = "started"
-_PREFIXES = (
-    "gen_ai.",
-    "server.",
-    "logfire.",
-    "operation.",
-    "pydantic_ai.",
-    "openai.",
-    "error.",
-    "http.",
-    "aws.",
-    "azure.",
-)
-_OTHER_ATTRIBUTES = frozenset({"model_request_parameters", "model_name", "agent_name", "final_result"})
 
 
 def _messages(record: dict[str, Any], name: str, path: str) -> list[tuple[dict[str, Any], str]]:
@@ -158,7 +142,7 @@ def _read(record: dict[str, Any], path: str) -> list[Message]:
         parts = message.objects("parts")
         turns.start(role, has_results=any(part.look("type") == "tool_call_response" for part in parts))
         blocks = [block for part in parts for block in _part(part, turns)]
-        usage = _usage(record, "gen_ai.usage", _COUNTS) if is_reply else None
+        usage = _usage(record, "gen_ai.usage", FORMAT) if is_reply else None
         metadata = {**named, "usage": usage, "stop_reason": stop_after(blocks, stop)}
         turns.add(role, blocks, message.path, metadata=metadata if role is Role.ASSISTANT else None)
         message.close()
@@ -202,19 +186,11 @@ def _modality(part: Fields) -> str | None:
     return modality if modality in ("image", "audio", "video") else None
 
 
-_COUNTS = {
-    "prompt": ("input_tokens", "prompt_tokens"),
-    "output": ("output_tokens", "completion_tokens"),
-    "cached": ("cache_read.input_tokens", "details.cache_read_input_tokens"),
-    "written": ("cache_creation.input_tokens", "details.cache_creation_input_tokens"),
-    "reasoning_tokens": ("reasoning.output_tokens", "details.reasoning_tokens"),
-}
-"""The attributes of a usage below ``gen_ai.usage``: those of the conventions, and those of programs."""
-
-
-def _usage(record: dict[str, Any], prefix: str, counts: Mapping[str, Sequence[str]]) -> Usage | None:
-    found = {field: count_of(record, *(f"{prefix}.{name}" for name in names)) for field, names in counts.items()}
-    return build_usage(found.pop("prompt"), found.pop("output"), **found)
+def _usage(record: dict[str, Any], prefix: str, format_name: str) -> Usage | None:
+    counts = words_of(format_name).counts
+    return build_usage(**{
+        field: count_of(record, *(f"{prefix}.{name}" for name in names)) for field, names in counts.items()
+    })  # fmt: skip
 
 
 def _text(record: dict[str, Any], name: str) -> str | None:
@@ -225,17 +201,6 @@ def _text(record: dict[str, Any], name: str) -> str | None:
 _OPENINFERENCE = "openinference"
 KIND = "openinference.span.kind"
 
-_OPENINFERENCE_PREFIXES = (
-    "llm.", "input.", "output.", "openinference.", "metadata", "session.", "user.", "tag.", "tool.", "agent.", "graph.",
-    "service.", "prompt.",
-)  # fmt: skip
-_LLM_COUNTS = {
-    "prompt": ("prompt",),
-    "output": ("completion",),
-    "cached": ("prompt_details.cache_read",),
-    "written": ("prompt_details.cache_write",),
-    "reasoning_tokens": ("completion_details.reasoning",),
-}
 _REPLIES = {"chat.completion": "openai-chat", "response": "openai"}
 
 
@@ -250,10 +215,7 @@ def from_openinference(document: Any) -> list[Conversation]:
             name.startswith(("llm.input_messages.", "llm.output_messages.", "llm.model_name")) for name in attributes
         ):
             continue
-        report_span(span, path, _OPENINFERENCE)
-        for name, value in attributes.items():
-            if not name.startswith(_OPENINFERENCE_PREFIXES) and not is_empty(value):
-                source_losses().add_field(f"{path}.attributes", name, _OPENINFERENCE)
+        report_span(span, attributes, path, _OPENINFERENCE)
         raw = _read_raw(attributes, f"{path}.attributes")
         messages = raw if raw is not None else _Attributes(span, attributes, f"{path}.attributes").read()
         # A key for each beginning of the list, the empty one first.
@@ -350,7 +312,7 @@ class _Attributes:
         if role is Role.ASSISTANT:
             provider = _text(self._attributes, "llm.provider") or _text(self._attributes, "llm.system")
             named = model_fields_of(_OPENINFERENCE, provider, _text(self._attributes, "llm.model_name"))
-            usage = _usage(self._attributes, "llm.token_count", _LLM_COUNTS) if is_reply else None
+            usage = _usage(self._attributes, "llm.token_count", _OPENINFERENCE) if is_reply else None
             metadata = {**named, "usage": usage}
         self._turns.add(role, blocks, message.path, metadata=metadata, created_at=self._time if is_reply else None)
 
@@ -404,8 +366,8 @@ def iter_spans(value: Any, path: str, level: int = 0) -> Iterator[tuple[dict[str
             yield from iter_spans(value.get(name), f"{path}.{name}", level + 1)
 
 
-def report_span(span: dict[str, Any], path: str, format_name: str) -> None:
-    """Report what a span has next to its attributes that is not a field of all spans."""
+def report_span(span: dict[str, Any], attributes: dict[str, Any], path: str, format_name: str) -> None:
+    """Report what a span has that is not a field of all spans, and the attributes that are none of the conventions'."""
     losses, known = source_losses(), words_of("spans").skipped
     context = span.get("context")
     for name in context if isinstance(context, dict) else ():
@@ -414,6 +376,10 @@ def report_span(span: dict[str, Any], path: str, format_name: str) -> None:
     for name, value in span.items():
         if name not in known["span"] and not is_empty(value):
             losses.add_field(path, name, format_name)
+    prefixes = tuple(words_of(format_name).skipped["prefixes"])
+    for name, value in attributes.items():
+        if not name.startswith(prefixes) and not is_empty(value):
+            losses.add_field(f"{path}.attributes", name, format_name)
 
 
 def attributes_of(native: Any) -> dict[str, Any]:

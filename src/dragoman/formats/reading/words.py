@@ -18,6 +18,7 @@ class Words:
 
     roles: Mapping[str, Role]
     stops: Mapping[str, StopReason]
+    written_stops: Mapping[str, str]
     providers: Mapping[str, str]
     counts: Mapping[str, Sequence[str]]
     """By the parameters of `build_usage`; the first count that is not 0 is the one."""
@@ -34,6 +35,7 @@ def words_of(name: str) -> Words:
     return Words(
         {word: Role(role) for word, role in row.get("roles", {}).items()},
         {word: StopReason(reason) for word, reason in stops.items()},
+        row.get("written_stops", {}),
         row.get("providers", {}),
         row.get("counts", {}),
         row.get("skipped", {}),
