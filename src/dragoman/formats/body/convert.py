@@ -20,6 +20,7 @@ from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, ValidationError, model_validator
 from pydantic_core import PydanticCustomError, from_json, to_json
 
+from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests.unsupported_blocks import flatten_block
 from dragoman.canonical.blocks import (
@@ -321,6 +322,19 @@ def from_message_body(
     if _write(message, LossCollector(FORMAT)).as_json() == message_body.as_json():
         return message
     return verbatim.attach([message], FORMAT, {"parts": message_body.as_json()})[0]
+
+
+def read_body(document: Any) -> list[Message]:
+    """As `from_message_body`, as a history of one message."""
+    return [from_message_body(document)]
+
+
+def write_body(history: Sequence[Message]) -> Conversion[Any]:
+    """Write a history of one message as the JSON of a body. Raises ConfigurationError if it has more."""
+    if len(history) != 1:
+        raise ConfigurationError(f"a message body holds one message, not {len(history)}: use acp")
+    written = to_message_body(history[0])
+    return Conversion(written.data.as_json(), written.losses, written.labels)
 
 
 def _read_document(document: Any) -> tuple[MessageBody, MessageBodySchema | None]:

@@ -57,6 +57,11 @@ def to_langchain(
     return writer.finish(entries)
 
 
+def to_langchain_dumpd(messages: Sequence[Message]) -> Conversion[list[Entry]]:
+    """Write a history in the form of `dumpd`."""
+    return to_langchain(messages, form="dumpd")
+
+
 class _Writer(LibraryWriter):
     library, label = "langchain", "LangChain"
 
