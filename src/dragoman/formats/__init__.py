@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from dragoman.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from dragoman.formats.body.convert import from_acp, from_message_body, to_acp, to_message_body
+    from dragoman.formats.body.acp import from_acp, to_acp
+    from dragoman.formats.body.convert import from_message_body, to_message_body
     from dragoman.formats.body.message_body import MessageBody, MessageBodyPart, MessageBodySchemaPart
     from dragoman.formats.body.schema import Compatibility, MessageBodySchema, is_compatible
     from dragoman.formats.chatml import from_chatml, to_chatml
@@ -160,7 +161,8 @@ __all__ = [
 ]
 
 _EXPORTS = {
-    "formats.body.convert": ("from_acp", "from_message_body", "to_acp", "to_message_body"),
+    "formats.body.acp": ("from_acp", "to_acp"),
+    "formats.body.convert": ("from_message_body", "to_message_body"),
     "formats.body.message_body": ("MessageBody", "MessageBodyPart", "MessageBodySchemaPart"),
     "formats.body.schema": ("Compatibility", "MessageBodySchema", "is_compatible"),
     "formats.chatml": ("from_chatml", "to_chatml"),

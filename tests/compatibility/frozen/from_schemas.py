@@ -16,7 +16,7 @@ from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.events import CATALOGUE
 from dragoman.events.event import Actor, Sensitivity
 from dragoman.formats import InternalMessage, InternalTool, MessageBodyPart, MessageBodySchemaPart
-from dragoman.formats.body.convert import AcpMessage
+from dragoman.formats.body.acp import AcpMessage
 from dragoman.formats.cmf.convert import Slots
 from dragoman.formats.cmf.models import CmfMessage
 from dragoman.formats.umf.events import Envelope, MessageEvent, ToolCallEvent, ToolResultEvent
