@@ -131,6 +131,12 @@ def objects_in(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
+def nested_objects_in(value: Any) -> list[dict[str, Any]]:
+    """Return the objects of a list and of the lists in it."""
+    items = value if isinstance(value, list) else []
+    return objects_in([each for item in items for each in (item if isinstance(item, list) else [item])])
+
+
 def kind_of(value: Any) -> str:
     """Return the JSON type of a value."""
     match value:

@@ -227,7 +227,9 @@ def from_codex(document: Any) -> list[Message]:
             elif kind == "session_meta":
                 _instructions(event, turns)
             elif kind == "event_msg" and event.look("type") == "token_count":
-                usage = _codex_usage(event)
+                info = event.object("info")
+                last = info.object("last_token_usage") if info is not None else None
+                usage = build_usage(**take_counts(last)) if last is not None else None
                 usages += [(len(items), usage)] if usage is not None else []
             if kind == "compacted":
                 reason = "the log was compacted here: the messages before are kept, the summary is left out"
@@ -258,14 +260,6 @@ def _instructions(fields: Fields, turns: Turns) -> None:
     text = dig(base, "text") if isinstance(base, dict) else fields.look("instructions")
     if isinstance(text, str) and text:
         turns.add(Role.SYSTEM, text_blocks(text), fields.path)
-
-
-def _codex_usage(event: Fields) -> Usage | None:
-    info = event.object("info")
-    last = info.object("last_token_usage") if info is not None else None
-    if last is None:
-        return None
-    return build_usage(**take_counts(last))
 
 
 def _with_usage(read: list[Message], items: list[dict[str, Any]], usages: list[tuple[int, Usage]]) -> list[Message]:

@@ -70,7 +70,12 @@ def _part(part: Fields, turns: Turns, called: dict[str | None, Any]) -> list[Con
         native_id, name = (_call_id(origin), origin.text("tool_name")) if origin is not None else (None, None)
         if origin is not None and origin.look("arguments") == called.get(native_id):
             origin.ignore("arguments")
-        return [turns.result(native_id, name, _result(inner, turns, called), is_error=inner.flag("error"))]
+        value = inner.look("result")
+        if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+            content = [block for each in inner.objects("result") for block in _part(each, turns, called)]
+        else:
+            content = text_blocks(inner.take("result"))
+        return [turns.result(native_id, name, content, is_error=inner.flag("error"))]
     if kind == "reasoning":
         return _reasoning(inner)
     return [_media(inner, is_image=kind == "image")]
@@ -87,13 +92,6 @@ def _call_id(call: Fields) -> str | None:
 
 def _text_of(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
-
-
-def _result(result: Fields, turns: Turns, called: dict[str | None, Any]) -> list[ContentBlock]:
-    value = result.look("result")
-    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
-        return [block for part in result.objects("result") for block in _part(part, turns, called)]
-    return text_blocks(result.take("result"))
 
 
 def _reasoning(reasoning: Fields) -> list[ContentBlock]:

@@ -23,7 +23,7 @@ from typing import Any
 
 from dragoman.adapter.losses import LossKind
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
-from dragoman.formats.document import kind_of, parse, parse_json_or_lines, read_list
+from dragoman.formats.document import kind_of, nested_objects_in, parse, parse_json_or_lines, read_list
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.langchain import from_langchain
 from dragoman.formats.reading.fields import Fields, iter_fields, source_losses, typed_errors
@@ -216,7 +216,7 @@ def _sent(run: Fields) -> Iterator[Native]:
     inputs.ignore("invocation_params", "options")
     messages = inputs.take("messages", "input")
     if isinstance(messages, list):
-        yield from (each for each in _flat(messages, f"{inputs.path}.messages") if isinstance(each, dict))
+        yield from nested_objects_in(messages)
         return
     prompts = inputs.take("prompts", "prompt")
     for prompt in prompts if isinstance(prompts, list) else [prompts]:
@@ -224,15 +224,6 @@ def _sent(run: Fields) -> Iterator[Native]:
             reason = "the run has the messages as one text: its lines are split at the names of speakers"
             source_losses().add(f"{inputs.path}.prompts", reason, kind=LossKind.FLATTENED)
             yield from _read_text(prompt)
-
-
-def _flat(items: Any, path: str) -> Iterator[Any]:
-    """Yield the entries of a list of lists. Raises FormatError if it is something else."""
-    for item in read_list(items, path):
-        if isinstance(item, list):
-            yield from item
-        else:
-            yield item
 
 
 def _read_text(text: str) -> Iterator[Native]:
@@ -277,8 +268,7 @@ def _replies(run: Fields) -> list[Native]:
     if outputs is None:
         return []
     outputs.ignore("llm_output", "run", "type")
-    answers = _flat(outputs.take("generations"), f"{outputs.path}.generations")
-    generations = [each for each in answers if isinstance(each, dict)]
+    generations = nested_objects_in(read_list(outputs.take("generations"), f"{outputs.path}.generations"))
     if len(generations) > 1:
         reason = "a conversation has one continuation: the other answers are left out"
         source_losses().add(f"{outputs.path}.generations", reason, kind=LossKind.EMPTY_MESSAGE)
@@ -289,9 +279,8 @@ def _replies(run: Fields) -> list[Native]:
         if isinstance(message := generation.take("message"), dict):
             found.append(message)
     messages = outputs.take("messages", "output")
-    if isinstance(messages, dict):
-        messages = [messages]
-    return found or [each for each in _flat(messages, f"{outputs.path}.messages") if isinstance(each, dict)]
+    listed = [messages] if isinstance(messages, dict) else read_list(messages, f"{outputs.path}.messages")
+    return found or nested_objects_in(listed)
 
 
 def _prefixes(messages: Sequence[Native]) -> list[int]:

@@ -21,7 +21,16 @@ from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import ContentBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import copy_json_at, dig, kind_of, objects_in, parse, parse_json_or_lines, parse_or_none
+from dragoman.formats.document import (
+    copy_json_at,
+    dig,
+    kind_of,
+    nested_objects_in,
+    objects_in,
+    parse,
+    parse_json_or_lines,
+    parse_or_none,
+)
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.langchain import from_langchain
 from dragoman.formats.native import read_reply, read_request
@@ -245,8 +254,8 @@ def _read_raw(attributes: dict[str, Any], path: str) -> list[Message] | None:
         return None
     sent, generations = request.get("messages"), reply.get("generations")
     if isinstance(generations, list) and isinstance(sent, list):
-        answers = [each["message"] for each in _flat(generations)[:1] if isinstance(each.get("message"), dict)]
-        return from_langchain([*_flat(sent), *answers])
+        answers = objects_in([each.get("message") for each in nested_objects_in(generations)[:1]])
+        return from_langchain([*nested_objects_in(sent), *answers])
     provider = _REPLIES.get(to_text(reply.get("object")))
     if provider is None and reply.get("type") == "message" and isinstance(reply.get("content"), list):
         provider = "anthropic"
@@ -257,10 +266,6 @@ def _read_raw(attributes: dict[str, Any], path: str) -> list[Message] | None:
     body = {name: value for name, value in request.items() if name in known}
     messages = read_request(provider, body, f"{path}['input.value']")
     return [*messages, read_reply(provider, {"model": model, **reply}, f"{path}['output.value']")]
-
-
-def _flat(items: list[Any]) -> list[dict[str, Any]]:
-    return objects_in([each for item in items for each in (item if isinstance(item, list) else [item])])
 
 
 class _Attributes:
