@@ -11,35 +11,23 @@ from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from dragoman.adapter.losses import LossKind, Severity
-from dragoman.canonical.blocks import (
-    Citation,
-    ContentBlock,
-    RedactedThinkingBlock,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-)
+from dragoman.canonical.blocks import Citation, ContentBlock, RedactedThinkingBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import Usage
 from dragoman.formats.document import dig, iter_entries, kind_of, objects_in, validating
 from dragoman.formats.reading.blocks import (
-    build_messages,
     build_usage,
     media_block,
     media_from_url,
     model_fields_of,
     provider_block,
     read_citation,
-    result_call_id,
     signature_notes,
     text_blocks,
     to_text,
-    tool_call,
 )
-from dragoman.formats.reading.fields import Fields, source_losses, take_counts
-from dragoman.formats.reading.tool_calls import ToolIdReader, pair_groups
-from dragoman.formats.reading.turns import put_results_first, stop_after, take_time
+from dragoman.formats.reading.fields import Fields, take_counts
+from dragoman.formats.reading.turns import Turns, stop_after, take_time
 from dragoman.formats.reading.words import words_of
 
 LIBRARY = "pydantic-ai"
@@ -57,9 +45,7 @@ _MEDIA = (
 
 def from_pydantic_ai(document: Any) -> list[Message]:
     """Read a history from JSON or from Python lists and dicts. Raises FormatError, with a path."""
-    ids = ToolIdReader()
-    read: list[list[Message]] = []
-    paths: list[str] = []
+    turns = Turns()
     instructions: str | None = None
     for path, native in iter_entries(document, format_name=LIBRARY):
         message = Fields(native, path, LIBRARY)
@@ -70,20 +56,19 @@ def from_pydantic_ai(document: Any) -> list[Message]:
             raise message.fault("parts", "is missing")
         with validating(native, path):
             if kind == "response":
-                read.append(_response(message, parts, ids))
+                _response(message, parts, turns)
             elif kind == "request":
                 named = message.text("instructions")
-                read.append(_request(message, parts, None if named == instructions else named, ids))
+                _request(message, parts, None if named == instructions else named, turns)
                 instructions = named or instructions
             else:
                 raise message.fault("kind", f"is neither request nor response: {kind[:80]!r}")
-        paths.append(path)
         message.close()
-    return put_results_first([message for group in pair_groups(read, paths) for message in group])
+    return turns.messages
 
 
-def _request(request: Fields, parts: list[Fields], instructions: str | None, ids: ToolIdReader) -> list[Message]:
-    """Return a request as messages. Adjacent user parts become one message. Instructions follow the system prompts, and
+def _request(request: Fields, parts: list[Fields], instructions: str | None, turns: Turns) -> None:
+    """Add a request as messages. Adjacent user parts become one message. Instructions follow the system prompts, and
     the results of tools: what stands between a call and its result would part them.
     """
     sent, session_id = take_time(request, "timestamp"), request.text("conversation_id")
@@ -94,7 +79,7 @@ def _request(request: Fields, parts: list[Fields], instructions: str | None, ids
         if part.look("part_kind") in _SETTINGS:
             part.whole()
             continue
-        role, blocks = _request_part(part, ids)
+        role, blocks = _request_part(part, turns)
         if role is Role.SYSTEM and len(groups) == system_count:
             system_count += 1
         if role is Role.USER and groups and groups[-1][0] is Role.USER:
@@ -104,15 +89,14 @@ def _request(request: Fields, parts: list[Fields], instructions: str | None, ids
     if instructions:
         results = max((index for index, group in enumerate(groups, 1) if group[0] is Role.TOOL), default=0)
         groups.insert(max(system_count, results), (Role.SYSTEM, text_blocks(instructions), sent))
-    read: list[Message] = []
     for role, blocks, time in groups:
         if role is Role.USER:
-            ids.start_turn(role, has_results=False)
-        read += build_messages(role, blocks, created_at=time, session_id=session_id)
-    return read
+            turns.start(role)
+        if blocks:
+            turns.add(role, blocks, request.path, created_at=time, session_id=session_id)
 
 
-def _request_part(part: Fields, ids: ToolIdReader) -> tuple[Role, list[ContentBlock]]:
+def _request_part(part: Fields, turns: Turns) -> tuple[Role, list[ContentBlock]]:
     """Return the blocks of a request part, and their role."""
     kind, at = to_text(part.look("part_kind")), f"{part.path}.content"
     match kind:
@@ -129,14 +113,12 @@ def _request_part(part: Fields, ids: ToolIdReader) -> tuple[Role, list[ContentBl
             role = Role.USER
         case "tool-return":
             answer = tool_result_blocks(part.take("content"), at)
-            call_id = result_call_id(ids, part.text("tool_call_id"), part.required_text("tool_name"))
-            failed = part.text("outcome") in _FAILED
-            role = Role.TOOL
-            blocks = [ToolResultBlock(tool_use_id=call_id, content=tuple(answer), is_error=failed)]
+            call_id, name = part.text("tool_call_id"), part.required_text("tool_name")
+            role, failed = Role.TOOL, part.text("outcome") in _FAILED
+            blocks = [turns.result(call_id, name, answer, is_error=failed)]
         case "retry-prompt" if (name := part.text("tool_name")) is not None:  # of older versions
-            call_id = result_call_id(ids, part.text("tool_call_id"), name)
             answer = text_blocks(part.take("content"))
-            role, blocks = Role.TOOL, [ToolResultBlock(tool_use_id=call_id, content=tuple(answer), is_error=True)]
+            role, blocks = Role.TOOL, [turns.result(part.text("tool_call_id"), name, answer, is_error=True)]
         case "retry-prompt" | "retry-feedback":
             part.ignore("tool_call_id")
             role, blocks = Role.USER, text_blocks(part.take("content"))
@@ -158,13 +140,13 @@ def _close_part(part: Fields) -> None:
             inner.skip(name)
 
 
-def _response(response: Fields, parts: list[Fields], ids: ToolIdReader) -> list[Message]:
-    ids.start_turn(Role.ASSISTANT, has_results=False)
+def _response(response: Fields, parts: list[Fields], turns: Turns) -> None:
+    turns.start(Role.ASSISTANT)
     blocks: list[ContentBlock] = []
     signatures: dict[int, str] = {}
     for part in parts:
         signature = _detail(part, "provider_details", "thought_signature")
-        found = _response_part(part, ids)
+        found = _response_part(part, turns)
         if signature and found and not isinstance(found[0], ThinkingBlock):
             signatures[len(blocks)] = signature
         blocks += found
@@ -180,25 +162,18 @@ def _response(response: Fields, parts: list[Fields], ids: ToolIdReader) -> list[
     if state == "suspended":
         stop_reason = StopReason.PAUSE
     named = model_fields_of(LIBRARY, response.text("provider_name"), response.text("model_name"))
-    if not blocks:
-        reason = "the response has no content: left out"
-        source_losses().add(response.path, reason, kind=LossKind.EMPTY_MESSAGE, severity=Severity.INFO)
-    return build_messages(
-        Role.ASSISTANT,
-        blocks,
-        created_at=take_time(response, "timestamp"),
-        session_id=response.text("conversation_id"),
-        metadata={
-            **named,
-            "usage": _usage(response.object("usage")),
-            "stop_reason": stop_reason,
-            "status": _STATES.get(state),
-            "provider_raw": signature_notes(named["provider"], signatures),
-        },
-    )
+    time, session_id = take_time(response, "timestamp"), response.text("conversation_id")
+    metadata = {
+        **named,
+        "usage": _usage(response.object("usage")),
+        "stop_reason": stop_reason,
+        "status": _STATES.get(state),
+        "provider_raw": signature_notes(named["provider"], signatures),
+    }
+    turns.add(Role.ASSISTANT, blocks, response.path, metadata=metadata, created_at=time, session_id=session_id)
 
 
-def _response_part(part: Fields, ids: ToolIdReader) -> list[ContentBlock]:
+def _response_part(part: Fields, turns: Turns) -> list[ContentBlock]:
     """Return the blocks of a response part."""
     kind = to_text(part.look("part_kind"))
     blocks: list[ContentBlock]
@@ -217,7 +192,7 @@ def _response_part(part: Fields, ids: ToolIdReader) -> list[ContentBlock]:
             name, arguments = part.required_text("tool_name"), part.take("args")
             if not isinstance(arguments, (str, dict)) and arguments is not None:
                 raise part.fault("args", f"must be an object or a text, not {kind_of(arguments)}")
-            blocks = [tool_call(ids, part.text("tool_call_id"), name, arguments)]
+            blocks = [turns.call(part.text("tool_call_id"), name, arguments)]
         case "file":
             content = part.take("content")
             if not isinstance(content, dict):

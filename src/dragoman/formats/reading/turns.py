@@ -64,6 +64,7 @@ class Turns:
         *,
         metadata: Mapping[str, Any] | None = None,
         created_at: datetime | None = None,
+        session_id: str | None = None,
     ) -> None:
         """Add a message of the document at ``path``. One without blocks is a loss. Raises FormatError."""
         if not blocks:
@@ -71,7 +72,8 @@ class Turns:
             source_losses().add(path, reason, kind=LossKind.EMPTY_MESSAGE, severity=Severity.INFO)
             return
         try:
-            built = build_messages(role, blocks, metadata=metadata, created_at=created_at, session_id=self._session_id)
+            session = session_id or self._session_id
+            built = build_messages(role, blocks, metadata=metadata, created_at=created_at, session_id=session)
         except ValidationError as error:
             raise FormatError(error.errors(include_input=False, include_url=False)[0]["msg"], path=path) from None
         self._messages += built
