@@ -315,14 +315,11 @@ class ChatMLFormatter:
     @classmethod
     def of(cls, history: Sequence[Message]) -> Self:
         """Return a formatter with the turns of a history, as `to_umf` writes them with calls in OpenAI's form."""
-        turns = to_umf(history, openai_calls=True).data
-        return cls([
-            ChatMLMessage(
-                turn["role"], _text(turn.get("content")), turn.get("name"), turn.get("tool_call_id"),
-                tuple(turn.get("tool_calls", ())),
-            )
-            for turn in turns
-        ])  # fmt: skip
+        written = to_umf(history, openai_calls=True).data
+        turns = [(umf.InternalMessage.model_validate(turn), tuple(turn.get("tool_calls", ()))) for turn in written]
+        return cls(
+            [ChatMLMessage(turn.role, turn.text(), turn.name, turn.tool_call_id, calls) for turn, calls in turns]
+        )
 
     def add_system(self, content: str, name: str | None = None) -> Self:
         """Add instructions."""
@@ -414,10 +411,3 @@ class ChatMLFormatter:
                 entry["tool_calls"] = list(message.tool_calls)
             written.append(entry)
         return written
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    return "".join(str(part.get("text", "")) for part in parts if isinstance(part, dict) and part.get("type") == "text")
