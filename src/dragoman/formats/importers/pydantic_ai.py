@@ -11,6 +11,7 @@ from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import Citation, ContentBlock, RedactedThinkingBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import Usage
@@ -26,7 +27,7 @@ from dragoman.formats.reading.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.reading.fields import Fields, take_counts
+from dragoman.formats.reading.fields import Fields, source_losses, take_counts
 from dragoman.formats.reading.turns import Turns, stop_after, take_time
 from dragoman.formats.reading.words import words_of
 
@@ -113,9 +114,9 @@ def _request_part(part: Fields, turns: Turns) -> tuple[Role, list[ContentBlock]]
             role = Role.USER
         case "tool-return":
             answer = tool_result_blocks(part.take("content"), at)
-            call_id, name = part.text("tool_call_id"), part.required_text("tool_name")
+            call_id, tool = part.text("tool_call_id"), part.required_text("tool_name")
             role, failed = Role.TOOL, part.text("outcome") in _FAILED
-            blocks = [turns.result(call_id, name, answer, is_error=failed)]
+            blocks = [turns.result(call_id, tool, answer, is_error=failed)]
         case "retry-prompt" if (name := part.text("tool_name")) is not None:  # of older versions
             answer = text_blocks(part.take("content"))
             role, blocks = Role.TOOL, [turns.result(part.text("tool_call_id"), name, answer, is_error=True)]
@@ -170,6 +171,10 @@ def _response(response: Fields, parts: list[Fields], turns: Turns) -> None:
         "status": _STATES.get(state),
         "provider_raw": signature_notes(named["provider"], signatures),
     }
+    if not blocks:
+        reason = "the response has no content: left out"
+        source_losses().add(response.path, reason, kind=LossKind.EMPTY_MESSAGE, severity=Severity.INFO)
+        return
     turns.add(Role.ASSISTANT, blocks, response.path, metadata=metadata, created_at=time, session_id=session_id)
 
 
