@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests.request_builder import refuse_critical
 from dragoman.adapter.requests.unsupported_blocks import flatten_block
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolResultBlock
 from dragoman.canonical.guard import check_text
@@ -28,7 +27,7 @@ from dragoman.formats.reading.blocks import text_blocks
 from dragoman.formats.reading.fields import source_losses
 from dragoman.formats.reading.tool_calls import tool_names_by_id
 from dragoman.formats.reading.turns import Turns
-from dragoman.formats.results import Conversion, LossCollector, as_history, describe_unknown_role, report_labels
+from dragoman.formats.results import Conversion, LossCollector, as_history, describe_unknown_role, finish
 from dragoman.formats.umf.models import result_text
 
 _TOOLS = re.compile(r"\n*# Tools\n\nYou may call one or more functions.*\Z", re.DOTALL)
@@ -139,9 +138,7 @@ def to_chatml(messages: Sequence[Message]) -> Conversion[str]:
     names = tool_names_by_id(history)
     losses = LossCollector(FORMAT)
     turns = [turn for message in history for turn in _turns(message, names, losses)]
-    loss_list = losses.report(history)
-    refuse_critical(history, loss_list)
-    return report_labels(Conversion("\n".join(turns), loss_list), history, "ChatML")
+    return finish("\n".join(turns), losses, history, "ChatML")
 
 
 def from_chatml(text: str | bytes) -> list[Message]:

@@ -1,7 +1,7 @@
 """Reads documents of other programs: JSON only, safe for a message, and with a path to every fault."""
 
 import codecs
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -117,6 +117,24 @@ def read_list(value: Any, path: str) -> list[Any]:
     if not isinstance(value, list):
         raise FormatError(f"must be a list, not {kind_of(value)}", path=path)
     return value
+
+
+def dig(value: Any, *steps: str) -> Any:
+    """Return what is at the end of these steps in an object; None if there is no such object or field."""
+    for step in steps:
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
+
+
+def objects_in(value: Any) -> list[dict[str, Any]]:
+    """Return the objects of a list, without its other items; none of anything else."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def nested_objects_in(value: Any) -> list[dict[str, Any]]:
+    """Return the objects of a list and of the lists in it."""
+    items = value if isinstance(value, list) else []
+    return objects_in([each for item in items for each in (item if isinstance(item, list) else [item])])
 
 
 def kind_of(value: Any) -> str:

@@ -1,9 +1,12 @@
 """All formats by name: reader, writer, and a description for people."""
 
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -14,43 +17,12 @@ from dragoman.adapter.registry import providers
 from dragoman.canonical import rules
 from dragoman.canonical.extensions.message_labels import label_messages
 from dragoman.canonical.message import Message, read_message
-from dragoman.formats.body.convert import from_acp, from_message_body, to_acp, to_message_body
-from dragoman.formats.chatml import from_chatml, to_chatml
-from dragoman.formats.cmf.convert import from_cmf, to_cmf
-from dragoman.formats.detect import PARQUET, SESSION, SQLITE, Detection, Recogniser, identify
-from dragoman.formats.document import decode_text, iter_entries, parse_json_or_lines, read_document, validating
+from dragoman.formats.detection import PARQUET, SESSION, SQLITE, Detection, Recogniser, identify
+from dragoman.formats.document import iter_entries, parse_json_or_lines, read_document, validating
 from dragoman.formats.errors import FormatError
-from dragoman.formats.exporters.datasets import to_hugging_face, to_openai_finetuning
-from dragoman.formats.exporters.langchain import to_langchain
-from dragoman.formats.exporters.litellm import to_litellm
-from dragoman.formats.exporters.llm_log import to_llm_log
-from dragoman.formats.exporters.pydantic_ai import to_pydantic_ai
-from dragoman.formats.exporters.vercel_ui import to_vercel_ui
-from dragoman.formats.importers.a2a import from_a2a
-from dragoman.formats.importers.autogen import from_autogen
-from dragoman.formats.importers.cassette import from_cassette
-from dragoman.formats.importers.chatgpt import from_chatgpt
-from dragoman.formats.importers.coding_agents import from_claude_code, from_codex
-from dragoman.formats.importers.google_adk import from_google_adk, from_google_adk_file
-from dragoman.formats.importers.haystack import from_haystack
-from dragoman.formats.importers.hugging_face import from_hugging_face, from_hugging_face_file
-from dragoman.formats.importers.langchain import from_langchain
-from dragoman.formats.importers.langchain_runs import from_langgraph, from_langgraph_file, from_langsmith
-from dragoman.formats.importers.litellm import from_litellm
-from dragoman.formats.importers.llama_index import from_llama_index
-from dragoman.formats.importers.llm_documents import from_llm_json
-from dragoman.formats.importers.llm_logs import from_llm_logs
-from dragoman.formats.importers.mcp import from_mcp
-from dragoman.formats.importers.provider_files import from_anthropic_batch, from_openai_batch, from_openai_finetuning
-from dragoman.formats.importers.pydantic_ai import from_pydantic_ai
-from dragoman.formats.importers.templates import from_chat_template, from_harmony
-from dragoman.formats.importers.traces import from_openinference, from_otel
-from dragoman.formats.importers.vercel import from_vercel_model, from_vercel_ui
 from dragoman.formats.native import from_native, to_native, to_native_pieces
 from dragoman.formats.reading.fields import collect_losses
 from dragoman.formats.results import Conversation, Conversion, Pieces, ReadResult, as_history, read_sidecar
-from dragoman.formats.umf.convert import from_umf, to_umf, to_umf_pieces
-from dragoman.formats.umf.events import from_umf_events
 
 
 def to_messages(messages: Sequence[Message]) -> Conversion[list[dict[str, Any]]]:
@@ -113,70 +85,37 @@ class Format:
     file_mark: bytes | None = None
 
 
-def _write_body(history: Sequence[Message], model: str | None) -> Conversion[Any]:
-    if len(history) != 1:
-        raise ConfigurationError(f"a message body holds one message, not {len(history)}: use acp")
-    written = to_message_body(history[0])
-    return Conversion(written.data.as_json(), written.losses, written.labels)
+def _function(path: str) -> Callable[..., Any]:
+    """Return a function that imports the one at the path when it is called."""
+    module, _, name = path.partition(":")
+
+    def call(*arguments: Any, **settings: Any) -> Any:
+        return getattr(import_module(f"dragoman.formats.{module}"), name)(*arguments, **settings)
+
+    return call
 
 
-def _reads(read: Callable[[Any], list[Message]]) -> Reader:
-    return lambda data, _: read(data)
+def _format(name: str, row: dict[str, Any]) -> Format:
+    functions = {key: _function(row[key]) for key in ("read", "read_all", "read_many", "write") if key in row}
+    read, write = functions.pop("read", None), functions.pop("write", None)
+    takes_model = row.get("takes_model", False)
+    return Format(
+        name,
+        row["description"],
+        read and (lambda data, model: read(data, model=model) if takes_model else read(data)),
+        write and (lambda history, _: write(history)),
+        suffix=row.get("suffix", ".json"),
+        file_mark={"sqlite": SQLITE, "parquet": PARQUET}.get(row.get("file_mark", "")),
+        **functions,
+    )
 
 
-def _writes(write: Callable[[Sequence[Message]], Conversion[Any]]) -> Writer:
-    return lambda history, _: write(history)
-
-
-FORMATS: dict[str, Format] = {entry.name: entry for entry in (
-    Format("messages", "Dragoman's own messages", _reads(from_messages), _writes(to_messages)),
-    Format("session", "a session of Dragoman, as Session.dump writes it", _reads(from_messages)),
-    Format("cmf", "CMF 2.0, with its extensions", _reads(from_cmf), _writes(to_cmf)),
-    Format("umf", "UMF", _reads(from_umf), _writes(to_umf)),
-    Format("umf-events", "UMF's event log", _reads(from_umf_events), suffix=".jsonl"),
-    Format("chatml", "ChatML as one text",
-           lambda data, _: from_chatml(decode_text(data)), _writes(to_chatml), suffix=".chatml"),
-    Format("acp", "messages of ACP, in its final version", _reads(from_acp), _writes(to_acp)),
-    Format("message-body", "ACP's message body: one message", lambda data, _: [from_message_body(data)], _write_body),
-    Format("pydantic-ai", "pydantic-ai's message history", _reads(from_pydantic_ai), _writes(to_pydantic_ai)),
-    Format("langchain", "dumps of LangChain's messages", _reads(from_langchain), _writes(to_langchain)),
-    Format("langchain-dumpd", "LangChain's messages as its dumpd writes them",
-           _reads(from_langchain), lambda history, _: to_langchain(history, form="dumpd")),
-    Format("litellm", "LiteLLM's message lists and replies",
-           lambda data, model: from_litellm(data, model=model), _writes(to_litellm)),
-    Format("llm", "the log of simonw/llm, a SQLite file",
-           read_many=from_llm_logs, write=_writes(to_llm_log), suffix=".db"),
-    Format("llm-json", "responses and logs of simonw/llm as JSON", read_all=from_llm_json),
-    Format("vercel-ui", "UIMessage of the Vercel AI SDK", _reads(from_vercel_ui), _writes(to_vercel_ui)),
-    Format("vercel-model", "ModelMessage of the Vercel AI SDK", _reads(from_vercel_model)),
-    Format("openai-finetuning", "OpenAI's rows for fine-tuning",
-           read_all=from_openai_finetuning, write=_writes(to_openai_finetuning), suffix=".jsonl"),
-    Format("openai-batch", "OpenAI's batches: requests and replies", read_all=from_openai_batch, suffix=".jsonl"),
-    Format("anthropic-batch", "Anthropic's batches: requests and replies",
-           read_all=from_anthropic_batch, suffix=".jsonl"),
-    Format("hf", "chat data sets of Hugging Face: a conversation a row",
-           read_all=from_hugging_face, read_many=from_hugging_face_file, file_mark=PARQUET,
-           write=_writes(to_hugging_face), suffix=".jsonl"),
-    Format("claude-code", "logs of Claude Code", read_all=from_claude_code, suffix=".jsonl"),
-    Format("codex", "logs of the Codex CLI", _reads(from_codex), suffix=".jsonl"),
-    Format("chatgpt", "the export of ChatGPT", read_all=from_chatgpt),
-    Format("otel", "traces with OpenTelemetry's gen_ai messages", read_all=from_otel),
-    Format("a2a", "messages and tasks of A2A", _reads(from_a2a)),
-    Format("openinference", "spans with OpenInference's conventions", read_all=from_openinference),
-    Format("langgraph", "checkpoints of LangGraph",
-           read_all=from_langgraph, read_many=from_langgraph_file, file_mark=SQLITE),
-    Format("langsmith", "runs of LangSmith", read_all=from_langsmith, suffix=".jsonl"),
-    Format("llama-index", "messages, stores and memories of LlamaIndex", read_all=from_llama_index),
-    Format("haystack", "Haystack's messages", _reads(from_haystack)),
-    Format("autogen", "AutoGen's messages and states", read_all=from_autogen),
-    Format("google-adk", "sessions and events of Google's ADK",
-           read_all=from_google_adk, read_many=from_google_adk_file, file_mark=SQLITE),
-    Format("mcp", "messages and results of MCP", _reads(from_mcp)),
-    Format("harmony", "OpenAI's Harmony, as JSON or as text", _reads(from_harmony)),
-    Format("chat-template", "texts of chat templates other than ChatML and Harmony",
-           _reads(from_chat_template), suffix=".txt"),
-    Format("vcr", "vcrpy's cassettes", read_many=lambda path: from_cassette(read_document(path))),
-)}  # fmt: skip
+FORMATS: dict[str, Format] = {
+    name: _format(name, row)
+    for name, row in tomllib.loads(
+        files("dragoman.formats").joinpath("formats.toml").read_text(encoding="utf-8")
+    ).items()
+}
 """Formats with a name of their own. The lists of a provider's clients have the provider's name: see `get_format`."""
 
 
@@ -307,7 +246,10 @@ def write_pieces(name: str, history: Sequence[Message], model: str | None) -> Co
         return None
     if name in providers() and name not in FORMATS:
         return to_native_pieces(name, history, model=model)
-    return to_umf_pieces(history) if name == "umf" else None
+    if name != "umf":
+        return None
+    written: Conversion[Any] = _function("umf.convert:to_umf_pieces")(history)
+    return written
 
 
 def iter_text(data: Any) -> Iterator[str]:

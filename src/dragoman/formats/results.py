@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from pydantic_core import from_json, to_json
 
 from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
+from dragoman.adapter.requests.request_builder import refuse_critical
 from dragoman.canonical.extensions.message_labels import labels_of_messages, with_message_labels
 from dragoman.canonical.message import Message
 from dragoman.formats.errors import FormatError
@@ -157,6 +158,17 @@ def report_labels(conversion: Conversion[Data], history: Sequence[Message], form
     )
     log_losses(losses, session_id=history[0].session_id, adapter=format_name)
     return replace(conversion, losses=(*conversion.losses, *losses), labels=labels)
+
+
+def finish(data: Data, losses: LossCollector, history: list[Message], label: str | None = None) -> Conversion[Data]:
+    """Return what a writer wrote, with its losses; ``label`` is the name of a format that has no room for labels.
+
+    Raises CriticalLossError if a block marked critical would be lost.
+    """
+    found = losses.report(history)
+    refuse_critical(history, found)
+    conversion = Conversion(data, found)
+    return conversion if label is None else report_labels(conversion, history, label)
 
 
 def sidecar_path(path: Path) -> Path:

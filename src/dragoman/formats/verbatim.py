@@ -14,6 +14,8 @@ from pydantic_core import to_json
 
 from dragoman.adapter.notes import add_note, read_note
 from dragoman.canonical.message import Message
+from dragoman.formats.document import iter_entries as iter_documents
+from dragoman.formats.reading.tool_calls import ToolIdReader, report_repeated
 
 _UNDIGESTED = {"provider_raw"}
 _UNLABELLED = {"provider_raw", "labels"}
@@ -45,6 +47,30 @@ def keep_entry(
     if len(messages) == 1 and not native_ids and write(messages[0]) == [native]:
         return messages
     return attach([attach_ids(message, format_name, native_ids) for message in messages], format_name, native)
+
+
+def read_entries(
+    document: Any,
+    format_name: str,
+    label: str,
+    read: Callable[[dict[str, Any], str, ToolIdReader], tuple[list[Message], dict[str, str]]],
+    writer: Callable[[list[Message], dict[str, str]], Callable[[Message], list[dict[str, Any]]]],
+) -> list[tuple[list[Message], dict[str, Any]]]:
+    """Return the messages of each entry of a document, with the entry: those that would be written differently keep it.
+
+    ``read`` returns the messages of an entry and the document's own tool ids by ours. ``writer`` returns the function
+    that writes messages of this history. Raises FormatError, with a path.
+    """
+    ids = ToolIdReader()
+    entries = list(iter_documents(document, format_name=label))
+    groups = [read(native, path, ids) for path, native in entries]
+    report_repeated([messages for messages, _ in groups], [path for path, _ in entries])
+    native_ids = {ours: theirs for _, group_ids in groups for ours, theirs in group_ids.items()}
+    write = writer([message for messages, _ in groups for message in messages], native_ids)
+    return [
+        (keep_entry(messages, format_name, native, group_ids, write), native)
+        for (messages, group_ids), (_, native) in zip(groups, entries, strict=True)
+    ]
 
 
 def recover(messages: Sequence[Message], start: int, format_name: str) -> tuple[dict[str, Any], int] | None:

@@ -101,7 +101,7 @@ _JSON = ("{", "[")
 
 def _other_format(data: Any) -> str:
     """Return what else a document is, as the end of a sentence; nothing if that is unknown."""
-    from dragoman.formats.detect import detect
+    from dragoman.formats.detection import detect
 
     found = detect(data)
     found = None if found == "session" else found

@@ -16,7 +16,7 @@ from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.events import CATALOGUE
 from dragoman.events.event import Actor, Sensitivity
 from dragoman.formats import InternalMessage, InternalTool, MessageBodyPart, MessageBodySchemaPart
-from dragoman.formats.body.convert import AcpMessage
+from dragoman.formats.body.acp import AcpMessage
 from dragoman.formats.cmf.convert import Slots
 from dragoman.formats.cmf.models import CmfMessage
 from dragoman.formats.umf.events import Envelope, MessageEvent, ToolCallEvent, ToolResultEvent
@@ -56,8 +56,8 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "routing": RouterConfiguration,
 }
 
-_FOREIGN = frozenset({"foreign_names.toml"})
-"""Files whose keys are names of other libraries."""
+_FOREIGN = frozenset({"foreign_names.toml", "words.toml", "marks.toml", "formats.toml", "a2a.toml"})
+"""Files whose keys are names of other libraries and of their formats."""
 _NAMED_BY_DATA = frozenset({"endpoints.toml", "overlay.toml", "token_weights.toml"})
 """Files whose tables have names that are data: of endpoints, of providers, of tokenizers."""
 _OF_DATA = frozenset({"evidence", "factors", "unpriced", "same_prices"})

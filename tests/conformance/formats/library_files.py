@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from dragoman import DragomanError
-from dragoman.formats.detect import detect, identify
+from dragoman.formats.detection import detect, identify
 from dragoman.formats.registry import read_file
 from tests.conformance.formats.neutral_turns import Turn, differences, turns_of
 

@@ -1,6 +1,11 @@
 """Formats are detected by features that only they have."""
 
 import json
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +97,28 @@ def test_every_format_is_available_by_name() -> None:
         assert known.description
         assert known.read or known.read_many or known.read_all
     assert "groq" in get_format("groq").description
+
+
+def test_the_table_of_formats_names_functions() -> None:
+    """Each is imported when it is first called, so that nothing else finds a wrong name."""
+    rows = tomllib.loads(files("dragoman.formats").joinpath("formats.toml").read_text(encoding="utf-8"))
+    for name, row in rows.items():
+        for path in (row[key] for key in ("read", "read_all", "read_many", "write") if key in row):
+            module, _, function = path.partition(":")
+            assert callable(getattr(import_module(f"dragoman.formats.{module}"), function)), name
+
+
+def test_a_name_of_the_package_loads_what_it_needs() -> None:
+    """The error of a format is caught by programs that read none. A name is not its module, whatever came first."""
+    program = (
+        "import sys\n"
+        "from dragoman.errors import FormatError\n"
+        "assert not [name for name in sys.modules if name.startswith('dragoman.formats.importers')]\n"
+        "import dragoman.formats.registry\n"
+        "import dragoman.formats\n"
+        "assert not [name for name in dragoman.formats.__all__ if type(getattr(dragoman.formats, name)) is type(sys)]\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 _CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}

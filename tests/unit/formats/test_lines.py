@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.formats import read_lines
-from dragoman.formats.detect import is_conversation
+from dragoman.formats.detection import is_conversation
 from dragoman.formats.reading import lines
 from dragoman.formats.reading.lines import holds_conversations
 from dragoman.formats.results import sidecar_path, write_sidecar

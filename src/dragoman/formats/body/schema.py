@@ -93,7 +93,12 @@ def _part_schemas(part: MessageBodySchemaPart) -> list[Schema]:
     types = _allowed_types(part)
     textual = [each for each in types if _TEXTUAL.fullmatch(each)]
     binary = _binary_types(part)
-    name = {} if part.name is None else {"name": _name_schema(part.name)}
+    name = {}
+    if part.name is not None:
+        named = expand_braces(part.name)
+        pattern = "^" + _alternation([_glob_to_regex(each) for each in named]) + "$"
+        is_glob = any("*" in each for each in named)
+        name = {"name": {"type": "string", "pattern": pattern} if is_glob else _enum_schema(named)}
     kinds = []
     if textual:
         kinds.append(_object_schema({**name, "contentType": _enum_schema(textual), "content": {"type": "string"}}))
@@ -131,13 +136,6 @@ def _type_schema(glob: str) -> Schema:
     ]
     pattern = f"^{_alternation(expressions)}$"
     return {"type": "string", "pattern": pattern, "description": f"A MIME type: {glob}"}
-
-
-def _name_schema(pattern: str) -> Schema:
-    named = expand_braces(pattern)
-    if not any("*" in each for each in named):
-        return _enum_schema(named)
-    return {"type": "string", "pattern": "^" + _alternation([_glob_to_regex(each) for each in named]) + "$"}
 
 
 def _glob_to_regex(pattern: str) -> str:

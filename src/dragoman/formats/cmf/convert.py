@@ -14,7 +14,7 @@ under the name of this library: the *note*, which makes reading it back lossless
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -31,9 +31,9 @@ from dragoman.canonical.message_view.parts import CalledTool, called_tools
 from dragoman.canonical.usage import Usage
 from dragoman.formats import verbatim
 from dragoman.formats.cmf.models import KNOWN, PART, CmfMessage, ToolCall, ToolResult, block_of, message_of, part_of
-from dragoman.formats.document import iter_entries, kind_of, validating
+from dragoman.formats.document import kind_of, validating
 from dragoman.formats.errors import FormatError
-from dragoman.formats.reading.tool_calls import ToolIdReader, report_repeated, split_results
+from dragoman.formats.reading.tool_calls import ToolIdReader, split_results
 from dragoman.formats.results import Conversion, LossCollector, add_labels, as_history, describe_unknown_role
 
 Fields = dict[str, Any]
@@ -393,16 +393,12 @@ def _read(document: Any) -> list[tuple[list[Message], Fields]]:
     """Return the messages of each entry, with the entry. Messages that would be written
     differently keep their entry.
     """
-    ids = ToolIdReader()
-    entries = list(iter_entries(document, format_name="CMF"))
-    groups = [_entry(native, path, ids) for path, native in entries]
-    report_repeated([messages for messages, _ in groups], [path for path, _ in entries])
-    writer = _Writer([message for messages, _ in groups for message in messages], LossCollector(FORMAT))
-    read = []
-    for (messages, native_ids), (_, native) in zip(groups, entries, strict=True):
-        kept = verbatim.keep_entry(messages, FORMAT, native, native_ids, lambda message: [writer.entry(message, None)])
-        read.append((kept, native))
-    return read
+
+    def writer(history: list[Message], _: object) -> Callable[[Message], list[Fields]]:
+        written = _Writer(history, LossCollector(FORMAT))
+        return lambda message: [written.entry(message, None)]
+
+    return verbatim.read_entries(document, FORMAT, "CMF", _entry, writer)
 
 
 def _entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Message], dict[str, str]]:

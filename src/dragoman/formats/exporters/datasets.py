@@ -25,7 +25,8 @@ def to_openai_finetuning(messages: Sequence[Message]) -> Conversion[str]:
 
 def to_hugging_face(messages: Sequence[Message]) -> Conversion[str]:
     """Write a history as one line of JSON lines. Raises CriticalLossError if a critical block would be lost."""
-    written = _Writer(messages).write()
+    writer = _Writer(messages)
+    written = writer.write(writer.entries)
     return Conversion(to_json({"messages": written.data}).decode() + "\n", written.losses, written.labels)
 
 

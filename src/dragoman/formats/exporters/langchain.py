@@ -19,7 +19,7 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolUseBlock,
 )
-from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
 from dragoman.formats.exporters.shared import (
     Entry,
@@ -31,18 +31,11 @@ from dragoman.formats.exporters.shared import (
     result_content,
     split_results,
 )
+from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversion
 
 _TYPES = {Role.SYSTEM: "system", Role.DEVELOPER: "system", Role.USER: "human", Role.TOOL: "human"}
 _CLASSES = {"system": "SystemMessage", "human": "HumanMessage", "ai": "AIMessage", "tool": "ToolMessage"}
-_STOP_WORDS = {
-    StopReason.END_TURN: "stop",
-    StopReason.TOOL_USE: "tool_calls",
-    StopReason.MAX_TOKENS: "length",
-    StopReason.STOP_SEQUENCE: "stop_sequence",
-    StopReason.REFUSAL: "refusal",
-    StopReason.PAUSE: "pause_turn",
-}
 
 
 def to_langchain(
@@ -62,6 +55,11 @@ def to_langchain(
             path = ["langchain", "schema", "messages", _CLASSES[entry["type"]]]
             entries[number] = {"lc": 1, "type": "constructor", "id": path, "kwargs": arguments}
     return writer.finish(entries)
+
+
+def to_langchain_dumpd(messages: Sequence[Message]) -> Conversion[list[Entry]]:
+    """Write a history in the form of `dumpd`."""
+    return to_langchain(messages, form="dumpd")
 
 
 class _Writer(LibraryWriter):
@@ -94,14 +92,14 @@ class _Writer(LibraryWriter):
         content = [part for index, block in enumerate(message.content) for part in self._part(message, index, block)]
         calls = [block for block in message.content if isinstance(block, ToolUseBlock)]
         provider, model = self.model(message)
-        stop = message.metadata.stop_reason
+        stop, stops = message.metadata.stop_reason, words_of(self.library).written_stops
         named = {
             "model_provider": provider,
             "model_name": model,
-            "finish_reason": _STOP_WORDS.get(stop) if stop else None,
+            "finish_reason": stops.get(stop) if stop else None,
             "output_version": "v1",
         }
-        if stop is not None and stop not in _STOP_WORDS:
+        if stop is not None and stop not in stops:
             self.leave_out(message, -1, f"stop reason {stop}", kind=LossKind.STOP_REASON)
         signed = {
             block.id: signature

@@ -38,7 +38,8 @@ _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/
 
 def to_litellm(messages: Sequence[Message]) -> Conversion[list[Entry]]:
     """Write a history for `litellm.completion`. Raises CriticalLossError if a critical block would be lost."""
-    return _Writer(messages).write()
+    writer = _Writer(messages)
+    return writer.write(writer.entries)
 
 
 class _Writer(LibraryWriter):

@@ -41,7 +41,7 @@ def to_llm_log(messages: Sequence[Message]) -> Conversion[bytes]:
     llm continues it with the model of the last reply, if a plugin of that name is installed.
     """
     writer = _Writer(messages)
-    written = writer.write()
+    written = writer.write(writer.entries)
     return Conversion(writer.database(written.data), written.losses, written.labels)
 
 
@@ -160,10 +160,7 @@ class _Writer(LibraryWriter):
         with closing(sqlite3.connect(":memory:")) as database:
             database.executescript(schema)
             for name, (kind, url, content) in self._attachments.items():
-                database.execute(
-                    "insert into attachments (id, type, path, url, content) values (?, ?, null, ?, ?)",
-                    (name, kind, url, content),
-                )
+                _insert(database, "attachments", id=name, type=kind, url=url, content=content)
             self._write_thread(database, entries)
             database.commit()
             return database.serialize()
@@ -176,10 +173,7 @@ class _Writer(LibraryWriter):
             identity = {"parent": tip, "message": entry}
             text = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
             parent, tip = tip, f"b2:{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
-            database.execute(
-                "insert or ignore into messages (hash, parent_hash, role) values (?, ?, ?)",
-                (tip, parent, entry["role"]),
-            )
+            _insert(database, "messages", hash=tip, parent_hash=parent, role=entry["role"])
             for position, part in enumerate(entry["parts"]):
                 attached = [part["attachment"]] if "attachment" in part else part.get("attachments", [])
                 references = [{"id": each["id"]} for each in attached]
@@ -188,37 +182,33 @@ class _Writer(LibraryWriter):
                     payload["attachment"] = references[0]
                 elif "attachments" in payload:
                     payload["attachments"] = references
-                cursor = database.execute(
-                    "insert or ignore into parts (message_hash, position, type, tool_name, text, payload) "
-                    "values (?, ?, ?, ?, ?, ?)",
-                    (tip, position, part["type"], part.get("name"), part.get("text"),
-                     json.dumps(payload) if payload else None),
+                row = _insert(
+                    database, "parts", message_hash=tip, position=position, type=part["type"],
+                    tool_name=part.get("name"), text=part.get("text"), payload=json.dumps(payload) if payload else None,
                 )  # fmt: skip
                 for order, reference in enumerate(attached):
-                    database.execute(
-                        'insert or ignore into part_attachments (part_id, attachment_id, "order") values (?, ?, ?)',
-                        (cursor.lastrowid, reference["id"], order),
-                    )
+                    _insert(database, "part_attachments", part_id=row, attachment_id=reference["id"], order=order)
             if number in self._replies:
                 turns.append((self._replies[number], parent, tip))
         first = next((part["text"] for entry in entries for part in entry["parts"] if entry["role"] == "user"
                       and part["type"] == "text"), "")  # fmt: skip
         time = self.history[0].created_at.isoformat() if self.history else None
-        database.execute(
-            "insert into threads (id, name, tip_message_hash, datetime_utc) values (?, ?, ?, ?)",
-            (thread, first[:_MAX_NAME], tip, time),
-        )
+        name = first[:_MAX_NAME]
+        _insert(database, "threads", id=thread, name=name, tip_message_hash=tip, datetime_utc=time)
         if not turns:  # llm finds the model of a thread without a reply here
-            database.execute(
-                "insert into conversations (id, name, model) values (?, ?, null)", (thread, first[:_MAX_NAME])
-            )
+            _insert(database, "conversations", id=thread, name=name)
         for message, parent, reply in turns:
-            database.execute(
-                "insert into turns (id, thread_id, parent_message_hash, tip_message_hash, model, input_tokens, "
-                "output_tokens, token_details, duration_ms, datetime_utc) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (new_ulid().lower(), thread, parent, reply, _model(message), *_counts(message),
-                 message.created_at.isoformat()),
+            _insert(
+                database, "turns", id=new_ulid().lower(), thread_id=thread, parent_message_hash=parent,
+                tip_message_hash=reply, model=_model(message), datetime_utc=message.created_at.isoformat(),
+                **_counts(message),
             )  # fmt: skip
+
+
+def _insert(database: sqlite3.Connection, table: str, **row: Any) -> int | None:
+    """Insert a row, unless it is there already, and return its number."""
+    columns, places = ", ".join(f'"{name}"' for name in row), ", ".join("?" * len(row))
+    return database.execute(f"insert or ignore into {table} ({columns}) values ({places})", (*row.values(),)).lastrowid
 
 
 def _model(message: Message) -> str | None:
@@ -231,13 +221,18 @@ def _model(message: Message) -> str | None:
     return f"{_PREFIXES.get(provider, f'{provider}/')}{name}"
 
 
-def _counts(message: Message) -> tuple[int | None, int | None, str | None, int | None]:
+def _counts(message: Message) -> Entry:
     usage = message.usage
     if usage is None:
-        return None, None, None, None
+        return {}
     inputs = {"cached_tokens": usage.cached_input_tokens, "cache_write_tokens": usage.cache_creation_input_tokens}
     details: Entry = {"input_tokens_details": {name: count for name, count in inputs.items() if count}}
     if usage.reasoning_tokens:
         details["output_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
     found = {name: value for name, value in details.items() if value}
-    return usage.prompt_tokens, usage.output_tokens, json.dumps(found) if found else None, usage.latency_ms
+    return {
+        "input_tokens": usage.prompt_tokens,
+        "output_tokens": usage.output_tokens,
+        "token_details": json.dumps(found) if found else None,
+        "duration_ms": usage.latency_ms,
+    }

@@ -14,7 +14,7 @@ from dragoman.canonical.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
+from dragoman.canonical.message import Message, MessageStatus, Role
 from dragoman.canonical.usage import Usage
 from dragoman.formats.exporters.shared import (
     Entry,
@@ -27,17 +27,9 @@ from dragoman.formats.exporters.shared import (
     result_content,
 )
 from dragoman.formats.reading.blocks import library_provider
+from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversion
 
-_FINISH = {
-    StopReason.END_TURN: "stop",
-    StopReason.STOP_SEQUENCE: "stop",
-    StopReason.TOOL_USE: "tool_call",
-    StopReason.MAX_TOKENS: "length",
-    StopReason.CONTEXT_OVERFLOW: "length",
-    StopReason.REFUSAL: "content_filter",
-    StopReason.ERROR: "error",
-}
 _FILE_OWNERS = re.compile("anthropic|openai|google(-gla|-cloud)?|bedrock|xai")
 """pydantic-ai's names of the providers that keep uploaded files: it accepts no others."""
 
@@ -137,7 +129,7 @@ class _Writer(LibraryWriter):
         optional: Entry = {
             "model_name": model,
             "provider_name": provider,
-            "finish_reason": _FINISH.get(reason) if reason else None,
+            "finish_reason": words_of(self.library).written_stops.get(reason) if reason else None,
             "usage": _usage(message.usage) if message.usage else None,
             "state": "interrupted" if message.metadata.status is MessageStatus.PARTIAL else None,
         }

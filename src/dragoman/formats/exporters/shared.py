@@ -8,7 +8,6 @@ from pydantic_core import to_json
 
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.registry import adapter_class, is_provider
-from dragoman.adapter.requests.request_builder import refuse_critical
 from dragoman.adapter.requests.unsupported_blocks import flatten_block
 from dragoman.canonical.blocks import (
     AudioBlock,
@@ -26,7 +25,7 @@ from dragoman.canonical.message import Message, Role
 from dragoman.formats.reading.blocks import library_provider, read_citation
 from dragoman.formats.reading.tool_calls import tool_names_by_id
 from dragoman.formats.reading.turns import put_results_first
-from dragoman.formats.results import Conversion, LossCollector, as_history, describe_unknown_role, report_labels
+from dragoman.formats.results import Conversion, LossCollector, as_history, describe_unknown_role, finish
 
 Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 Entry = dict[str, Any]
@@ -86,13 +85,9 @@ class LibraryWriter:
             if getattr(block, name, None) is not None:
                 self.leave_out(message, index, f"{name} of a {block.type}", kind=LossKind.MEDIA)
 
-    def entries(self, message: Message) -> list[Entry]:
-        """Return the entries of a message; the writers that have one entry for a turn do not use it."""
-        raise NotImplementedError
-
-    def write(self) -> Conversion[list[Entry]]:
+    def write(self, entries: Callable[[Message], list[Entry]]) -> Conversion[list[Entry]]:
         """Return the entries of all messages. Raises CriticalLossError."""
-        return self.finish([entry for message in self.history for entry in self.entries(message)])
+        return self.finish([entry for message in self.history for entry in entries(message)])
 
     def tool_entry(self, block: ToolResultBlock, content: object) -> Entry:
         """Return a result as Chat Completions has it, with the name of its tool."""
@@ -102,9 +97,7 @@ class LibraryWriter:
 
     def finish(self, document: list[Entry]) -> Conversion[list[Entry]]:
         """Return the document with its losses. Raises CriticalLossError."""
-        found = self.losses.report(self.history)
-        refuse_critical(self.history, found)
-        return report_labels(Conversion(document, found), self.history, self.label)
+        return finish(document, self.losses, self.history, self.label)
 
     def leave_out(self, message: Message, index: int, what: str = "", *, kind: LossKind | None = None) -> None:
         named = what or f"{message.content[index].type} block"

@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -43,7 +44,7 @@ from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.guard import MAX_BODY_BYTES, MAX_DOCUMENT_DEPTH
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.document import copy_json_at, decode_text, kind_of, parse
+from dragoman.formats.document import copy_json_at, decode_text, kind_of, parse, read_document
 from dragoman.formats.errors import FormatError
 from dragoman.formats.results import Conversation
 
@@ -294,6 +295,11 @@ def from_cassette(document: Any) -> list[Conversation]:
         for number, state in enumerate(conversations.ends(), 1)
         if state.messages
     ]
+
+
+def from_cassette_file(path: Path) -> list[Conversation]:
+    """Return the conversations of the file of a cassette."""
+    return from_cassette(read_document(path))
 
 
 @dataclass(slots=True)

@@ -7,8 +7,7 @@ Source: haystack/dataclasses/chat_message.py, 3.4.
 from typing import Any
 
 from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, ThinkingBlock
-from dragoman.canonical.message import Message, Role, StopReason
-from dragoman.canonical.usage import Usage
+from dragoman.canonical.message import Message, Role
 from dragoman.formats.reading.blocks import (
     build_usage,
     cite_last_text,
@@ -20,26 +19,12 @@ from dragoman.formats.reading.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.reading.fields import Fields, source_losses, typed_errors
-from dragoman.formats.reading.turns import STOP_WORDS, Turns, read_messages, read_time, stop_after
+from dragoman.formats.reading.fields import Fields, source_losses, take_counts, typed_errors
+from dragoman.formats.reading.turns import Turns, read_messages, read_time, stop_after
+from dragoman.formats.reading.words import words_of
 
 FORMAT = "haystack"
 
-_ROLES = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT, "tool": Role.TOOL}
-_STOP_REASONS = {**STOP_WORDS, "completed": StopReason.END_TURN, "incomplete": StopReason.MAX_TOKENS}
-_REQUEST_FIELDS = (
-    "index", "id", "object", "status", "logprobs", "completion_start_time", "error", "incomplete_details",
-    "instructions", "metadata", "parallel_tool_calls", "temperature", "tool_choice", "tools", "top_p", "truncation",
-    "max_output_tokens", "previous_response_id", "reasoning", "service_tier", "text", "user", "store", "response_id",
-    "background", "prompt_cache_key", "safety_identifier", "top_logprobs", "system_fingerprint", "stop_sequence",
-)  # fmt: skip
-"""What a provider repeats of the request in the metadata of a reply."""
-_USAGE_FIELDS = (
-    "total_tokens", "cache_creation", "inference_geo", "output_tokens_details", "server_tool_use", "service_tier",
-    "speed",
-)  # fmt: skip
-_DETAIL_FIELDS = ("accepted_prediction_tokens", "audio_tokens", "rejected_prediction_tokens", "text_tokens",
-                  "image_tokens")  # fmt: skip
 _PARTS = ("text", "tool_call", "tool_call_result", "reasoning", "image", "file")
 
 
@@ -53,7 +38,7 @@ def from_haystack(document: Any) -> list[Message]:
 
 
 def _message(message: Fields, turns: Turns, called: dict[str | None, Any]) -> None:
-    role = message.role(_ROLES, "role", "_role")
+    role = message.role(words_of(FORMAT).roles, "role", "_role")
     name = message.text("name", "_name")
     if name is not None:
         source_losses().add(f"{message.path}.name", "a message has no name of its speaker: left out")
@@ -85,7 +70,12 @@ def _part(part: Fields, turns: Turns, called: dict[str | None, Any]) -> list[Con
         native_id, name = (_call_id(origin), origin.text("tool_name")) if origin is not None else (None, None)
         if origin is not None and origin.look("arguments") == called.get(native_id):
             origin.ignore("arguments")
-        return [turns.result(native_id, name, _result(inner, turns, called), is_error=inner.flag("error"))]
+        value = inner.look("result")
+        if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+            content = [block for each in inner.objects("result") for block in _part(each, turns, called)]
+        else:
+            content = text_blocks(inner.take("result"))
+        return [turns.result(native_id, name, content, is_error=inner.flag("error"))]
     if kind == "reasoning":
         return _reasoning(inner)
     return [_media(inner, is_image=kind == "image")]
@@ -102,13 +92,6 @@ def _call_id(call: Fields) -> str | None:
 
 def _text_of(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
-
-
-def _result(result: Fields, turns: Turns, called: dict[str | None, Any]) -> list[ContentBlock]:
-    value = result.look("result")
-    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
-        return [block for part in result.objects("result") for block in _part(part, turns, called)]
-    return text_blocks(result.take("result"))
 
 
 def _reasoning(reasoning: Fields) -> list[ContentBlock]:
@@ -146,34 +129,13 @@ def _media(media: Fields, *, is_image: bool) -> ContentBlock:
 
 
 def _read_meta(meta: Fields, blocks: list[ContentBlock]) -> tuple[dict[str, Any], Any]:
-    meta.ignore(*_REQUEST_FIELDS)
+    meta.skip("meta")
     provider = _text_of(meta.take("provider", "model_provider"))
     usage = meta.object("usage")
-    stop = _STOP_REASONS.get(to_text(meta.take("finish_reason", "stop_reason", "done_reason")))
+    stop = words_of(FORMAT).stops.get(to_text(meta.take("finish_reason", "stop_reason", "done_reason")))
     created = read_time(meta.take("created_at", "created"))
     return {
         **model_fields_of(FORMAT, provider, _text_of(meta.take("model"))),
-        "usage": _usage(usage) if usage is not None else None,
+        "usage": build_usage(**take_counts(usage)) if usage is not None else None,
         "stop_reason": stop_after(blocks, stop),
     }, created
-
-
-def _usage(usage: Fields) -> Usage | None:
-    details = usage.object("prompt_tokens_details", "input_tokens_details")
-    outputs = usage.object("completion_tokens_details", "output_tokens_details")
-    cached = details.count("cached_tokens") if details is not None else None
-    written = details.count("cache_write_tokens", "cache_creation_tokens") if details is not None else None
-    reasoning = outputs.count("reasoning_tokens", "thinking_tokens") if outputs is not None else None
-    for each in (details, outputs):
-        if each is not None:
-            each.ignore(*_DETAIL_FIELDS)
-    read = usage.count("prompt_tokens", "input_tokens")
-    found = build_usage(
-        read,
-        usage.count("completion_tokens", "output_tokens"),
-        cached=cached if cached is not None else usage.count("cache_read_input_tokens"),
-        written=written if written is not None else usage.count("cache_creation_input_tokens"),
-        reasoning_tokens=reasoning,
-    )
-    usage.ignore(*_USAGE_FIELDS)
-    return found

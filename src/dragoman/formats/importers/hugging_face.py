@@ -6,7 +6,7 @@ Source: https://huggingface.co/docs/trl/dataset_formats and https://huggingface.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,10 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.document import parse, parse_json_or_lines, parse_or_none
+from dragoman.formats.document import dig, objects_in, parse, parse_json_or_lines, parse_or_none
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import media_block, media_from_url, provider_block, text_blocks, to_text
 from dragoman.formats.reading.fields import (
-    ROLES,
     Fields,
     RowNames,
     drop_tools,
@@ -28,25 +27,13 @@ from dragoman.formats.reading.fields import (
     typed_errors,
 )
 from dragoman.formats.reading.turns import Turns
+from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
 
 MARK = b"PAR1"
 """The first bytes of a Parquet file, and its last ones."""
 _BATCH = 1024
 FORMAT = "hf"
-_ROLES = {
-    **ROLES,
-    "human": Role.USER,
-    "gpt": Role.ASSISTANT,
-    "model": Role.ASSISTANT,
-    "chatgpt": Role.ASSISTANT,
-    "function_call": Role.ASSISTANT,
-    "function": Role.TOOL,
-    "function_response": Role.TOOL,
-    "observation": Role.TOOL,
-    "ipython": Role.TOOL,
-}
-"""The words of chat templates, and those of ShareGPT."""
 _LISTS = ("messages", "conversations", "conversation", "prompt", "completion", "chosen")
 _THINKING = ("reasoning_content", "thinking", "reasoning")
 
@@ -117,15 +104,13 @@ class _RowReader:
                 continue
             for message in row.objects(name):
                 self._message(message)
-        if row.take("rejected"):
-            reason = "a conversation has one continuation: the rejected one is left out"
-            source_losses().add(f"{row.path}.rejected", reason)
+        row.drop("rejected", "a conversation has one continuation: the rejected one is left out")
         drop_tools(row)
         return self._turns.messages
 
     def _message(self, message: Fields) -> None:
         word = message.required_text("role", "from")
-        role = _ROLES.get(word.lower())
+        role = words_of(FORMAT).roles.get(word.lower())
         if role is None:
             raise FormatError(f"unknown role {word[:80]!r}", path=message.path)
         content = message.take("content", "value")
@@ -222,13 +207,10 @@ def _parameters(tools: Any) -> dict[str, dict[str, bool]]:
     if isinstance(tools, str):
         tools = parse_or_none(tools, format_name=FORMAT)
     found: dict[str, dict[str, bool]] = {}
-    for tool in tools if isinstance(tools, list) else ():
-        function = tool.get("function", tool) if isinstance(tool, Mapping) else None
-        schema = function.get("parameters") if isinstance(function, Mapping) else None
-        properties = schema.get("properties") if isinstance(schema, Mapping) else None
-        if isinstance(function, Mapping) and isinstance(properties, Mapping):
+    for tool in objects_in(tools):
+        function = tool.get("function", tool)
+        if isinstance(properties := dig(function, "parameters", "properties"), dict):
             found[to_text(function.get("name"))] = {
-                name: isinstance(known, Mapping) and "null" in to_text(known.get("type"))
-                for name, known in properties.items()
+                name: "null" in to_text(dig(known, "type")) for name, known in properties.items()
             }
     return found

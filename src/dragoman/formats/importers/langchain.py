@@ -14,9 +14,9 @@ from dragoman.canonical.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import iter_entries, parse, read_list, validating
+from dragoman.formats.document import iter_entries, objects_in, parse, read_list, validating
 from dragoman.formats.importers.langchain_blocks import LIBRARY, BlockReader, constructor, fields_of, read_call
 from dragoman.formats.reading.blocks import (
     build_messages,
@@ -28,11 +28,11 @@ from dragoman.formats.reading.blocks import (
     to_text,
     tool_call,
 )
-from dragoman.formats.reading.fields import Fields, inner_fields, list_inside, source_losses
+from dragoman.formats.reading.fields import Fields, inner_fields, list_inside, source_losses, take_counts
 from dragoman.formats.reading.tool_calls import ToolIdReader, pair_groups
-from dragoman.formats.reading.turns import STOP_WORDS, put_results_first, stop_after
+from dragoman.formats.reading.turns import put_results_first, stop_after
+from dragoman.formats.reading.words import words_of
 
-_ROLES = {"system": Role.SYSTEM, "human": Role.USER, "ai": Role.ASSISTANT}
 _CHAT_ROLES = {
     "system": Role.SYSTEM,
     "developer": Role.DEVELOPER,
@@ -41,37 +41,9 @@ _CHAT_ROLES = {
 }
 """Roles of messages of the type chat, whose role is any word; all others become users."""
 
-_STOP_REASONS = {
-    **STOP_WORDS,
-    "completed": StopReason.END_TURN,
-    "STOP": StopReason.END_TURN,
-    "function_call": StopReason.TOOL_USE,
-    "MAX_TOKENS": StopReason.MAX_TOKENS,
-    "stop_sequence": StopReason.STOP_SEQUENCE,
-    "SAFETY": StopReason.REFUSAL,
-    "pause_turn": StopReason.PAUSE,
-}
 _STOP_FIELDS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
-_UNREAD_FIELDS = ("type", "example", "chunk_position", "tool_call_chunks")
 _REMOVE_ALL = "__remove_all__"
 _SIGNATURES = "__gemini_function_call_thought_signatures__"
-_KNOWN_KWARGS = frozenset(
-    {
-        "tool_calls", "function_call", "refusal", "reasoning_content", "reasoning", "tool_outputs", "__openai_role__",
-        "__openai_function_call_ids__", _SIGNATURES, "parsed", "thinking",
-    }
-)  # fmt: skip
-_KNOWN_METADATA = frozenset(
-    {
-        "model_name", "model", "model_id", "model_provider", "finish_reason", "stop_reason", "stopReason",
-        "done_reason", "status", "id", "created_at", "object", "service_tier", "system_fingerprint", "token_usage",
-        "usage", "container", "diagnostics", "stop_details", "stop_sequence", "output_version", "ls_provider",
-        "ls_model_name", "created", "done", "total_duration", "load_duration", "prompt_eval_count",
-        "prompt_eval_duration", "eval_count", "eval_duration", "prompt_feedback", "block_reason", "is_blocked",
-        "user", "incomplete_details", "ResponseMetadata", "metrics",
-    }
-)  # fmt: skip
-"""What is read elsewhere, or describes the request and not the conversation."""
 
 
 def from_langchain(document: Any) -> list[Message]:
@@ -95,7 +67,7 @@ def from_langchain(document: Any) -> list[Message]:
         else:
             with validating(native, inner):
                 read.append((own_id, inner, _messages(message, name, ids)))
-        message.ignore(*_UNREAD_FIELDS)
+        message.skip("message")
         message.close()
     paired = pair_groups([group for *_, group in read], [path for _, path, _ in read])
     return put_results_first([message for group in paired for message in group])
@@ -116,8 +88,8 @@ def _find_messages(document: Any) -> tuple[Any, str]:
 def _messages(message: Fields, name: str | None, ids: ToolIdReader) -> list[Message]:
     kwargs, reported = inner_fields(message, "additional_kwargs"), inner_fields(message, "response_metadata")
     # What a program or a provider stored next to the fields of all messages has no place.
-    kwargs.ignore(*_KNOWN_KWARGS)
-    reported.ignore(*_KNOWN_METADATA)
+    kwargs.skip("kwargs")
+    reported.skip("metadata")
     kind, path, content = message.look("type"), f"{message.path}.content", message.take("content")
     call_id, status = message.text("tool_call_id"), message.text("status")
     calls = [read_call(each) for each in message.objects("tool_calls")]
@@ -131,7 +103,7 @@ def _messages(message: Fields, name: str | None, ids: ToolIdReader) -> list[Mess
             is_error=status == "error",
         )
         return build_messages(Role.TOOL, [result])
-    role = _ROLES.get(to_text(kind)) or _CHAT_ROLES.get((role_word or "").lower(), Role.USER)
+    role = words_of(LIBRARY).roles.get(to_text(kind)) or _CHAT_ROLES.get((role_word or "").lower(), Role.USER)
     if role is Role.SYSTEM and kwargs.look("__openai_role__") == "developer":
         role = Role.DEVELOPER
     named: dict[str, Any] = {}
@@ -141,17 +113,14 @@ def _messages(message: Fields, name: str | None, ids: ToolIdReader) -> list[Mess
         provider = reported.look("model_provider")
         named = model_fields_of(LIBRARY, provider if isinstance(provider, str) else None, model)
     reader = BlockReader(ids, path, named.get("provider"), {each: args for each, _, args in calls if each})
-    items = content if isinstance(content, list) else ()
-    has_results = any(isinstance(item, dict) and item.get("type") == "tool_result" for item in items)
-    ids.start_turn(role, has_results=has_results)
+    ids.start_turn(role, has_results=any(item.get("type") == "tool_result" for item in objects_in(content)))
     blocks = reader.blocks(content)
     if role is not Role.ASSISTANT:
         return build_messages(role, blocks)
     thinking = list(_outer_thinking(kwargs, blocks))
     refusal, has_text = kwargs.look("refusal"), any(isinstance(each, TextBlock) for each in blocks)
     # The items of the provider's own tools, in the older form of Responses.
-    outputs = kwargs.look("tool_outputs")
-    server_items = [item for item in outputs if isinstance(item, dict)] if isinstance(outputs, list) else []
+    server_items = objects_in(kwargs.look("tool_outputs"))
     owner = named.get("provider") or LIBRARY
     blocks = [
         *thinking,
@@ -166,7 +135,8 @@ def _messages(message: Fields, name: str | None, ids: ToolIdReader) -> list[Mess
         pairs = zip(positions, [each for each, *_ in calls], strict=False)
         signatures |= {index: signed[each] for index, each in pairs if isinstance(signed.get(each), str)}
     words = [to_text(reported.look(each)) for each in _STOP_FIELDS]
-    stop = stop_after(blocks, next((_STOP_REASONS[word] for word in words if word in _STOP_REASONS), None))
+    stops = words_of(LIBRARY).stops
+    stop = stop_after(blocks, next((stops[word] for word in words if word in stops), None))
     notes = signature_notes(named.get("provider"), signatures)
     return build_messages(role, blocks, metadata={**named, "usage": usage, "stop_reason": stop, "provider_raw": notes})
 
@@ -209,22 +179,9 @@ def _outer_thinking(kwargs: Fields, blocks: list[ContentBlock]) -> Iterator[Cont
 def _usage(usage: Fields | None, reported: Fields) -> Usage | None:
     if usage is None:
         return None
-    usage.ignore("total_tokens")
-    inputs, outputs = inner_fields(usage, "input_token_details"), inner_fields(usage, "output_token_details")
-    for details in (inputs, outputs):
-        details.ignore("text", "flex", "flex_cache_read", "priority", "priority_cache_read")
     natives = (reported.look(name) for name in ("usage", "token_usage"))
+    counts = take_counts(usage)
     # The count of one lifetime stands for cache_creation, which is then 0.
-    hour = inputs.count("ephemeral_1h_input_tokens") or 0
-    of_lifetimes = (inputs.count("ephemeral_5m_input_tokens") or 0) + hour
-    return build_usage(
-        usage.count("input_tokens"),
-        usage.count("output_tokens"),
-        cached=inputs.count("cache_read"),
-        written=max(inputs.count("cache_creation") or 0, of_lifetimes),
-        cache_creation_1h_input_tokens=hour,
-        reasoning_tokens=outputs.count("reasoning"),
-        raw=next((native for native in natives if isinstance(native, dict)), None),
-        audio_input_tokens=inputs.count("audio"),
-        audio_output_tokens=outputs.count("audio"),
-    )
+    lifetimes = (counts.pop("written_5m") or 0) + (counts["cache_creation_1h_input_tokens"] or 0)
+    counts["written"] = max(counts["written"] or 0, lifetimes)
+    return build_usage(**counts, raw=next((native for native in natives if isinstance(native, dict)), None))

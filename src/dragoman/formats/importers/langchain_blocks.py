@@ -20,7 +20,7 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolResultBlock,
 )
-from dragoman.formats.document import kind_of, validating
+from dragoman.formats.document import dig, kind_of, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import (
     media_block,
@@ -142,14 +142,10 @@ _STANDARD = frozenset({"server_tool_call", "server_tool_call_chunk", "server_too
 _FORMATS = {"mp3": "audio/mpeg"}
 
 
-_UNREAD = ("type", "index", "id", "status", "phase", "caller")
-"""dict[str, Any] of a block that say nothing: positions in a stream, and ids of the provider's own storage."""
-
-
 def read_extras(item: Fields) -> Fields:
     """Take what a provider's package stores with a block: ids of the provider's own storage, and signatures."""
     extras = inner_fields(item, "extras")
-    extras.ignore(*_UNREAD[1:], "item_id", "signature", "encrypted_content", "filename")
+    extras.skip("extras")
     return extras
 
 
@@ -182,8 +178,7 @@ class BlockReader:
                 raise FormatError(f"a block must be a text or an object, not {kind_of(item)}", path=self.path)
             with validating(item, self.path):
                 found = self._item(item)
-            extras = item.get("extras") if isinstance(item, dict) else None
-            signature = extras.get("signature") if isinstance(extras, dict) else None
+            signature = dig(item, "extras", "signature")
             if isinstance(signature, str) and found and isinstance(found[0], TextBlock):
                 self.signatures[len(read)] = signature
             read += found
@@ -199,7 +194,7 @@ class BlockReader:
             return [self._unknown_block(to_text(kind), native)]
         item = Fields(native, self.path, LIBRARY)
         blocks = list(read(self, item))
-        item.ignore(*_UNREAD)
+        item.skip("block")
         item.close()
         return blocks
 
@@ -246,8 +241,7 @@ class BlockReader:
 
     def reasoning_content(self, item: Fields) -> Iterator[ContentBlock]:
         inner = item.whole().get("reasoning_content")
-        fields = inner if isinstance(inner, dict) else {}
-        yield ThinkingBlock(text=to_text(fields.get("text")), signature=to_text(fields.get("signature")) or None)
+        yield ThinkingBlock(text=to_text(dig(inner, "text")), signature=to_text(dig(inner, "signature")) or None)
 
     def image_url(self, item: Fields) -> Iterator[ContentBlock]:
         if isinstance(item.look("image_url"), str):
@@ -318,7 +312,7 @@ class BlockReader:
 
     def non_standard(self, item: Fields) -> Iterator[ContentBlock]:
         value = item.look("value")
-        kind = value.get("type") if isinstance(value, dict) else None
+        kind = dig(value, "type")
         if isinstance(value, dict) and kind in ("refusal", "redacted_thinking"):
             yield from self._item(value)
         elif isinstance(value, dict) and isinstance(kind, str) and self._provider is not None:

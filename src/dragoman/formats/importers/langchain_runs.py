@@ -23,7 +23,7 @@ from typing import Any
 
 from dragoman.adapter.losses import LossKind
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
-from dragoman.formats.document import kind_of, parse, parse_json_or_lines, read_list
+from dragoman.formats.document import kind_of, nested_objects_in, parse, parse_json_or_lines, read_list
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.langchain import from_langchain
 from dragoman.formats.reading.fields import Fields, iter_fields, source_losses, typed_errors
@@ -45,10 +45,6 @@ _MODELS = (4, 5)
 """The codes of pydantic models: module, class, fields, method."""
 FORMAT = "langgraph"
 _CHANNEL = "messages"
-_STATES = (
-    "v", "ts", "id", "channel_versions", "versions_seen", "updated_channels", "pending_sends", "current_tasks",
-    "metadata",
-)  # fmt: skip
 
 
 def unpack(data: bytes) -> Any:
@@ -139,7 +135,7 @@ def from_langgraph(document: Any) -> list[Conversation]:
     if not isinstance(native, dict):
         raise FormatError(f"a checkpoint must be an object, not {kind_of(native)}")
     checkpoint = Fields(native, "$", FORMAT)
-    checkpoint.ignore(*_STATES)
+    checkpoint.skip("checkpoint")
     values = checkpoint.object("channel_values")
     messages = values.take(_CHANNEL) if values is not None else None
     if values is None or not isinstance(messages, list):
@@ -182,13 +178,6 @@ _SPEAKER = re.compile(r"^(System|Human|AI|Tool|Function): ", re.MULTILINE)
 _TYPES = {"System": "system", "Human": "human", "AI": "ai", "Tool": "tool", "Function": "tool"}
 _CALLS = "[{'name': "
 _RUN_MODELS = ("llm", "chat_model")
-_RUN = (
-    "id", "name", "start_time", "end_time", "run_type", "extra", "events", "serialized", "reference_example_id",
-    "parent_run_id", "tags", "session_name", "session_id", "dotted_order", "trace_id", "dangerously_allow_filesystem",
-    "child_runs", "child_run_ids", "feedback_stats", "app_path", "manifest_id", "status", "prompt_tokens",
-    "completion_tokens", "total_tokens", "first_token_time", "total_cost", "prompt_cost", "completion_cost",
-    "parent_run_ids", "in_dataset", "attachments", "inputs_s3_urls", "outputs_s3_urls", "s3_urls", "metadata",
-)  # fmt: skip
 
 Native = dict[str, Any]
 
@@ -202,7 +191,7 @@ def from_langsmith(document: Any) -> list[Conversation]:
     found: dict[int, tuple[str, list[Native]]] = {}
     for run in iter_fields(parse_json_or_lines(document, format_name=_LANGSMITH), _LANGSMITH):
         kind, name = run.look("run_type"), run.look("id")
-        run.ignore(*_RUN)
+        run.skip("run")
         if kind is not None and kind not in _RUN_MODELS:
             run.whole()
             source_losses().add(run.path, "only runs of models hold messages: left out", kind=LossKind.EMPTY_MESSAGE)
@@ -227,7 +216,7 @@ def _sent(run: Fields) -> Iterator[Native]:
     inputs.ignore("invocation_params", "options")
     messages = inputs.take("messages", "input")
     if isinstance(messages, list):
-        yield from (each for each in _flat(messages, f"{inputs.path}.messages") if isinstance(each, dict))
+        yield from nested_objects_in(messages)
         return
     prompts = inputs.take("prompts", "prompt")
     for prompt in prompts if isinstance(prompts, list) else [prompts]:
@@ -235,15 +224,6 @@ def _sent(run: Fields) -> Iterator[Native]:
             reason = "the run has the messages as one text: its lines are split at the names of speakers"
             source_losses().add(f"{inputs.path}.prompts", reason, kind=LossKind.FLATTENED)
             yield from _read_text(prompt)
-
-
-def _flat(items: Any, path: str) -> Iterator[Any]:
-    """Yield the entries of a list of lists. Raises FormatError if it is something else."""
-    for item in read_list(items, path):
-        if isinstance(item, list):
-            yield from item
-        else:
-            yield item
 
 
 def _read_text(text: str) -> Iterator[Native]:
@@ -288,8 +268,7 @@ def _replies(run: Fields) -> list[Native]:
     if outputs is None:
         return []
     outputs.ignore("llm_output", "run", "type")
-    answers = _flat(outputs.take("generations"), f"{outputs.path}.generations")
-    generations = [each for each in answers if isinstance(each, dict)]
+    generations = nested_objects_in(read_list(outputs.take("generations"), f"{outputs.path}.generations"))
     if len(generations) > 1:
         reason = "a conversation has one continuation: the other answers are left out"
         source_losses().add(f"{outputs.path}.generations", reason, kind=LossKind.EMPTY_MESSAGE)
@@ -300,9 +279,8 @@ def _replies(run: Fields) -> list[Native]:
         if isinstance(message := generation.take("message"), dict):
             found.append(message)
     messages = outputs.take("messages", "output")
-    if isinstance(messages, dict):
-        messages = [messages]
-    return found or [each for each in _flat(messages, f"{outputs.path}.messages") if isinstance(each, dict)]
+    listed = [messages] if isinstance(messages, dict) else read_list(messages, f"{outputs.path}.messages")
+    return found or nested_objects_in(listed)
 
 
 def _prefixes(messages: Sequence[Native]) -> list[int]:

@@ -17,8 +17,7 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
 )
 from dragoman.canonical.message import Message, Role, StopReason
-from dragoman.canonical.usage import Usage
-from dragoman.formats.document import copy_json_at, iter_entries, kind_of, parse, validating
+from dragoman.formats.document import copy_json_at, dig, iter_entries, kind_of, objects_in, parse, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.native import from_native
 from dragoman.formats.reading.blocks import (
@@ -30,23 +29,16 @@ from dragoman.formats.reading.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.reading.fields import Fields, inner_fields, is_empty, moved_losses, source_losses
-from dragoman.formats.reading.turns import STOP_WORDS
+from dragoman.formats.reading.fields import Fields, inner_fields, is_empty, moved_losses, source_losses, take_counts
+from dragoman.formats.reading.words import words_of
 
 LIBRARY = "litellm"
 _WIRE = "openai-chat"
 
-_STOP_REASONS = {**STOP_WORDS, "function_call": StopReason.TOOL_USE}
 _EXTRA_FIELDS = ("thinking_blocks", "reasoning_content", "provider_specific_fields", "images")
 _SIGNATURE_MARK = "__thought__"
 """Separates a call's id from Gemini's signature, which LiteLLM appends to it."""
 _CALL_ADDITIONS = ("index", "provider_specific_fields", "caller")
-_KNOWN_SPECIFIC = frozenset(
-    {
-        "citations", "thinking_blocks", "web_search_results", "web_search_calls", "thought_signatures", "refusal",
-        "reasoning_content", "reasoning",
-    }
-)  # fmt: skip
 
 
 def from_litellm(document: Any, *, model: str | None = None) -> list[Message]:
@@ -107,7 +99,7 @@ def _read_extra(native: dict[str, Any], path: str) -> list[ContentBlock]:
     for image in extra.objects("images"):
         image.whole()
     if (specific := extra.object("provider_specific_fields")) is not None:
-        specific.ignore(*_KNOWN_SPECIFIC)
+        specific.skip("specific")
         if specific.look("thinking_blocks") and specific.look("thinking_blocks") != native.get("thinking_blocks"):
             reason = "thinking_blocks of provider_specific_fields differ from those of the message, which are read"
             source_losses().add(f"{specific.path}.thinking_blocks", reason)
@@ -134,8 +126,7 @@ def _drop_extra(native: dict[str, Any]) -> dict[str, Any]:
         ]
         if not plain["tool_calls"]:
             del plain["tool_calls"]
-    listed = plain.get("tool_calls")
-    named = [(each, "id") for each in (listed if isinstance(listed, list) else ()) if isinstance(each, dict)]
+    named = [(call, "id") for call in objects_in(plain.get("tool_calls"))]
     for fields, name in [*named, (plain, "tool_call_id")]:
         if isinstance(fields.get(name), str):
             fields[name] = fields[name].partition(_SIGNATURE_MARK)[0]
@@ -145,9 +136,8 @@ def _drop_extra(native: dict[str, Any]) -> dict[str, Any]:
 def _server_results(native: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Return the results of Anthropic's own tools, by the id of their call."""
     found: dict[str, list[dict[str, Any]]] = {}
-    results = (native.get("provider_specific_fields") or {}).get("web_search_results")
-    for result in results if isinstance(results, list) else ():
-        if isinstance(result, dict) and isinstance(result.get("tool_use_id"), str):
+    for result in objects_in(dig(native, "provider_specific_fields", "web_search_results")):
+        if isinstance(result.get("tool_use_id"), str):
             found.setdefault(result["tool_use_id"], []).append(result)
     return found
 
@@ -155,14 +145,11 @@ def _server_results(native: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
 def _server_blocks(native: dict[str, Any]) -> Iterator[ContentBlock]:
     """Yield the calls and results of Anthropic's own tools as Anthropic has them."""
     server = _server_results(native)
-    calls = native.get("tool_calls")
-    for call in calls if isinstance(calls, list) else ():
-        if not isinstance(call, dict) or to_text(call.get("id")) not in server:
+    for call in objects_in(native.get("tool_calls")):
+        if to_text(call.get("id")) not in server:
             continue
-        function = call.get("function")
-        fields = function if isinstance(function, dict) else {}
-        arguments, _ = parse_arguments(to_text(fields.get("arguments")))
-        data = {"type": "server_tool_use", "id": call["id"], "name": to_text(fields.get("name")),
+        arguments, _ = parse_arguments(to_text(dig(call, "function", "arguments")))
+        data = {"type": "server_tool_use", "id": call["id"], "name": to_text(dig(call, "function", "name")),
                 "input": arguments or {}}  # fmt: skip
         yield ProviderBlock(provider=_ANTHROPIC, kind="server_tool_use", data=data)
         for result in server[call["id"]]:
@@ -173,33 +160,19 @@ def _server_blocks(native: dict[str, Any]) -> Iterator[ContentBlock]:
 _ANTHROPIC = "anthropic"
 
 
-def _signatures(native: dict[str, Any]) -> list[str | None]:
-    """Return Gemini's signature of each call."""
-    calls = native.get("tool_calls")
-    found: list[str | None] = []
-    for call in calls if isinstance(calls, list) else ():
-        fields = call if isinstance(call, dict) else {}
-        specific = fields.get("provider_specific_fields")
-        signature = specific.get("thought_signature") if isinstance(specific, dict) else None
-        signature = signature or to_text(fields.get("id")).partition(_SIGNATURE_MARK)[2]
-        found.append(signature if isinstance(signature, str) and signature else None)
-    return found
-
-
 def _report_unknown(native: dict[str, Any], path: str) -> None:
     """Report the fields of a message, and of its calls, that are not kept if its content changes."""
     losses = source_losses()
     for name, value in native.items():
         if name not in _MESSAGE_FIELDS and not is_empty(value):
             losses.add_field(path, name, LIBRARY)
-    calls = native.get("tool_calls")
-    for index, call in enumerate(calls if isinstance(calls, list) else ()):
+    for index, call in enumerate(objects_in(native.get("tool_calls"))):
         at = f"{path}.tool_calls[{index}]"
-        for name in sorted(call.keys() - _CALL_FIELDS) if isinstance(call, dict) else ():
+        for name in sorted(call.keys() - _CALL_FIELDS):
             losses.add_field(at, name, LIBRARY)
-        function = call.get("function") if isinstance(call, dict) else None
-        for name in sorted(function.keys() - {"name", "arguments"}) if isinstance(function, dict) else ():
-            losses.add_field(f"{at}.function", name, LIBRARY)
+        for function in objects_in([call.get("function")]):
+            for name in sorted(function.keys() - {"name", "arguments"}):
+                losses.add_field(f"{at}.function", name, LIBRARY)
 
 
 _MESSAGE_FIELDS = frozenset(
@@ -236,8 +209,13 @@ def _relabel(
         if isinstance(url, str):
             content.append(media_from_url(url, kind="image"))
     updates: dict[str, Any] = {"model": named["model"], "provider": named["provider"]}
-    calls = [index for index, block in enumerate(content) if isinstance(block, ToolUseBlock)]
-    signed = {index: each for index, each in zip(calls, _signatures(native), strict=False) if each}
+    calls = (index for index, block in enumerate(content) if isinstance(block, ToolUseBlock))
+    signed: dict[int, str] = {}
+    for index, call in zip(calls, objects_in(native.get("tool_calls")), strict=False):  # with Gemini's signatures
+        signature = dig(call, "provider_specific_fields", "thought_signature")
+        signature = signature or to_text(call.get("id")).partition(_SIGNATURE_MARK)[2]
+        if isinstance(signature, str) and signature:
+            signed[index] = signature
     if (note := signature_notes(named["provider"], signed)) is not None:
         updates |= {"provider_raw": note}
     if content != list(message.content):
@@ -251,7 +229,7 @@ def _append_reply(
 ) -> list[Message]:
     """Return the messages and the reply to them; its calls get their ids together with the rest."""
     reply = Fields(native, at, LIBRARY)
-    reply.ignore("id", "created", "object", "system_fingerprint", "service_tier", "timings", "prompt_filter_results")
+    reply.skip("reply")
     choices = reply.objects("choices")
     if not choices:
         raise reply.fault("choices", "has no choice")
@@ -261,7 +239,8 @@ def _append_reply(
         source_losses().add(choice.path, "a conversation has one continuation: the other choices are left out")
     first.ignore("index", "logprobs")
     inner_fields(first, "provider_specific_fields").ignore("native_finish_reason")
-    word, named, usage = first.text("finish_reason") or "", reply.text("model"), _usage(reply.object("usage"))
+    word, named, tokens = first.text("finish_reason") or "", reply.text("model"), reply.object("usage")
+    usage = build_usage(**take_counts(tokens)) if tokens is not None else None
     if (answer := first.object("message")) is None:
         raise first.fault("message", "is missing")
     native_reply = {"role": "assistant", **answer.whole()}
@@ -270,40 +249,13 @@ def _append_reply(
         raise FormatError(f"the messages must be a list, not {kind_of(native_messages)}", path="$.messages")
     (message,) = _read_list([native_reply], answer.path, model or named)
     is_refused = word == "content_filter"
-    stop = StopReason.REFUSAL if is_refused else _STOP_REASONS.get(word)
+    stop = StopReason.REFUSAL if is_refused else words_of(LIBRARY).stops.get(word)
     if not message.content or (
         not is_refused and not message.text and all(isinstance(block, TextBlock) for block in message.content)
     ):
         return read
     metadata = message.metadata.model_copy(update={"stop_reason": stop, **({"usage": usage} if usage else {})})
     return [*read, message.model_copy(update={"metadata": metadata})]
-
-
-def _usage(tokens: Fields | None) -> Usage | None:
-    if tokens is None:
-        return None
-    tokens.ignore(
-        "total_tokens", "cache_read_input_tokens", "iterations", "inference_geo", "speed", "service_tier",
-        "server_tool_use", "prompt_cache_hit_tokens", "prompt_cache_miss_tokens", "cost",
-    )  # fmt: skip
-    inputs, outputs = (inner_fields(tokens, f"{name}_tokens_details") for name in ("prompt", "completion"))
-    cache = inner_fields(inputs, "cache_creation_token_details")
-    cache.ignore("ephemeral_5m_input_tokens")
-    inputs.ignore("text_tokens", "image_tokens", "video_tokens", "cache_write_tokens", "web_search_requests")
-    outputs.ignore(
-        "accepted_prediction_tokens", "rejected_prediction_tokens", "text_tokens", "image_tokens", "video_tokens"
-    )
-    written = tokens.count("cache_creation_input_tokens"), inputs.count("cache_creation_tokens")
-    return build_usage(
-        tokens.count("prompt_tokens"),
-        tokens.count("completion_tokens"),
-        cached=inputs.count("cached_tokens"),
-        written=written[0] or written[1],
-        cache_creation_1h_input_tokens=cache.count("ephemeral_1h_input_tokens"),
-        reasoning_tokens=outputs.count("reasoning_tokens"),
-        audio_input_tokens=inputs.count("audio_tokens"),
-        audio_output_tokens=outputs.count("audio_tokens"),
-    )
 
 
 def _model_fields(model: str | None) -> dict[str, Any]:

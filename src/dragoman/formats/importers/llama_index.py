@@ -18,13 +18,13 @@ from dragoman.canonical.message import Message, Role
 from dragoman.formats.document import kind_of, parse, parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import provider_block, read_citation, read_media, text_blocks, to_text
-from dragoman.formats.reading.fields import ROLES, Fields, iter_fields, source_losses, typed_errors
+from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.turns import Turns
+from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
 
 FORMAT = "llama-index"
 
-_ROLES = {**ROLES, "chatbot": Role.ASSISTANT, "model": Role.ASSISTANT, "function": Role.TOOL}
 _MEDIA = ("image", "audio", "video", "document")
 _MEDIA_TYPES = ("image_mimetype", "video_mimetype", "document_mimetype", "audio_mimetype")
 
@@ -64,7 +64,7 @@ def _lists(data: Any, path: str) -> Iterator[tuple[str, Any, str]]:
 def _read(messages: Any, path: str) -> list[Message]:
     turns = Turns()
     for message in iter_fields(messages, FORMAT, path):
-        role = message.role(_ROLES)
+        role = message.role(words_of(FORMAT).roles)
         extra = message.object("additional_kwargs")
         turns.start(role, has_results=role is Role.TOOL)
         signatures = extra.take("thinking_signature") if extra is not None else None
@@ -185,7 +185,6 @@ def _media(block: Fields, kind: str) -> ContentBlock:
     subtype = block.text("format")
     if media_type is None and subtype is not None:
         media_type = f"{kind}/{subtype}"
-    if block.take("fps") is not None:
-        source_losses().add(f"{block.path}.fps", "a video has no rate of frames: left out")
+    block.drop("fps", "a video has no rate of frames: left out")
     read = read_media(media_type, data=data, url=url, path=path, kind=known, detail=detail, title=title)
     return provider_block(FORMAT, kind, block.whole()) if read is None else read

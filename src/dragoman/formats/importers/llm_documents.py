@@ -30,6 +30,7 @@ from dragoman.formats.reading.fields import (
     typed_errors,
 )
 from dragoman.formats.reading.turns import Turns, read_time
+from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
 
 _ENTRY = re.compile(
@@ -57,7 +58,6 @@ _START = re.compile(r"# \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:    conversation: |\n)"
 
 Row = dict[str, Any]
 FORMAT = "llm-json"
-_SHOWN = ("id", "conversation_name", "conversation_model", "options_json", "options", "schema_json", "duration_ms")
 
 
 def is_report(text: str) -> bool:
@@ -208,10 +208,10 @@ def from_llm_json(document: Any) -> list[Conversation]:
     if isinstance(data, dict) and isinstance(data.get("prompt"), dict):
         return [Conversation(to_text(fields.look("id")) or "1", _response(fields))
                 for fields in iter_fields(data, FORMAT)]  # fmt: skip
-    readers: dict[str, _LogReader] = {}
+    readers: dict[str, RowReader] = {}
     for row in iter_fields(data, FORMAT):
         name = row.text("conversation_id") or row.text("id") or "1"
-        readers.setdefault(name, _LogReader(name)).add(row)
+        readers.setdefault(name, RowReader(name)).add(row)
     return [Conversation(name, reader.turns.messages) for name, reader in readers.items()]
 
 
@@ -233,7 +233,7 @@ def _response(fields: Fields) -> list[Message]:
     replies = fields.objects("messages")
     for number, message in enumerate(replies, 1):
         _message(message, turns, metadata if number == len(replies) else {"model": metadata["model"]}, time)
-    fields.ignore(*_SHOWN)
+    fields.skip("row")
     return turns.messages
 
 
@@ -241,11 +241,12 @@ def _message(message: Fields, turns: Turns, metadata: Mapping[str, Any], time: A
     role = message.role(ROLES)
     parts = message.objects("parts")
     turns.start(role, has_results=any(part.look("type") == "tool_result" for part in parts))
-    blocks = [block for part in parts for block in _part(part, turns)]
+    blocks = [block for part in parts for block in read_part(part, turns)]
     turns.add(role, blocks, message.path, metadata=metadata if role is Role.ASSISTANT else None, created_at=time)
 
 
-def _part(part: Fields, turns: Turns) -> list[ContentBlock]:
+def read_part(part: Fields, turns: Turns) -> list[ContentBlock]:
+    """Return the blocks of a part of a message, as the documents and the tables of llm have it."""
     kind = part.text("type") or ""
     if part.look("server_executed") is True:
         return [provider_block(LIBRARY, kind, part.whole())]
@@ -289,14 +290,15 @@ def _attachment(attachment: Fields) -> list[ContentBlock]:
     return []
 
 
-class _LogReader:
+class RowReader:
     """Reads the rows of one conversation: each holds what a turn added, and the reply."""
 
     def __init__(self, name: str) -> None:
         self.turns = Turns(name)
         self._system: str | None = None
 
-    def add(self, row: Fields) -> None:
+    def add(self, row: Fields, **counts: Any) -> None:
+        """Add a row; ``counts`` are further fields of the usage."""
         time = read_time(row.take("datetime_utc"))
         system = "\n".join(filter(None, [*_fragments(row, "system_fragments"), row.text("system")]))
         if system and system != self._system:
@@ -324,10 +326,11 @@ class _LogReader:
             name = call.required_text("name")
             blocks.append(self.turns.call(call.text("tool_call_id"), name, call.take("arguments")))
         model = full_model(row.take("resolved_model", "model"), None)
-        usage = read_usage(row.take("input_tokens"), row.take("output_tokens"), row.take("token_details"))
-        metadata = {"model": model, "usage": usage}
+        tokens = row.take("input_tokens"), row.take("output_tokens"), row.take("token_details")
+        metadata = {"model": model, "usage": read_usage(*tokens, **counts)}
         self.turns.add(Role.ASSISTANT, blocks, f"{row.path}.response", metadata=metadata, created_at=time)
-        row.ignore("id", "prompt_json", *_SHOWN)
+        row.ignore("prompt_json")
+        row.skip("row")
         drop_tools(row)
 
 
@@ -381,22 +384,6 @@ def read_usage(input_tokens: Any, output_tokens: Any, details: Any, **fields: An
     )
 
 
-_KNOWN_METADATA = frozenset(
-    {
-        "id",
-        "type",
-        "data",
-        "signature",
-        "encrypted_content",
-        "thoughtSignature",
-        "thought_signature",
-        "summary",
-        "content",
-    }
-)
-"""Where a signature is, and the copies of a part's text."""
-
-
 def read_reasoning(text: str, metadata: Any, path: str, *, is_redacted: bool = False) -> list[ContentBlock]:
     """Return a part with reasoning, signed by the provider that its metadata name."""
     for provider, inner in metadata.items() if isinstance(metadata, Mapping) else ():
@@ -404,7 +391,7 @@ def read_reasoning(text: str, metadata: Any, path: str, *, is_redacted: bool = F
             source_losses().add_field(path, to_text(provider), LIBRARY)
             continue
         for name, value in inner.items():
-            if name not in _KNOWN_METADATA and not is_empty(value):
+            if name not in words_of(LIBRARY).skipped["metadata"] and not is_empty(value):
                 source_losses().add_field(f"{path}.{provider}", name, LIBRARY)
     inner = next((value for value in metadata.values() if isinstance(value, Mapping)), {}) if isinstance(
         metadata, Mapping) else {}  # fmt: skip

@@ -45,9 +45,8 @@ def from_openai_finetuning(document: Any) -> list[Conversation]:
             assert prompt is not None
             messages += _messages(prompt, "messages") + _messages(row, "preferred_output")
             _drop_request(prompt)
-            if row.take("non_preferred_output"):
-                reason = "a conversation has one continuation: the one that is not preferred is left out"
-                source_losses().add(f"{row.path}.non_preferred_output", reason)
+            reason = "a conversation has one continuation: the one that is not preferred is left out"
+            row.drop("non_preferred_output", reason)
         else:
             messages = _messages(row, "messages")
         _drop_request(row)

@@ -12,54 +12,31 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.canonical.blocks import (
-    Citation,
-    ContentBlock,
-    RedactedThinkingBlock,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-)
+from dragoman.canonical.blocks import Citation, ContentBlock, RedactedThinkingBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import iter_entries, kind_of, validating
+from dragoman.formats.document import dig, iter_entries, kind_of, objects_in, validating
 from dragoman.formats.reading.blocks import (
-    build_messages,
     build_usage,
     media_block,
     media_from_url,
     model_fields_of,
     provider_block,
     read_citation,
-    result_call_id,
     signature_notes,
     text_blocks,
     to_text,
-    tool_call,
 )
-from dragoman.formats.reading.fields import Fields, source_losses
-from dragoman.formats.reading.tool_calls import ToolIdReader, pair_groups
-from dragoman.formats.reading.turns import STOP_WORDS, put_results_first, stop_after, take_time
+from dragoman.formats.reading.fields import Fields, source_losses, take_counts
+from dragoman.formats.reading.turns import Turns, stop_after, take_time
+from dragoman.formats.reading.words import words_of
 
 LIBRARY = "pydantic-ai"
 
 _FAILED = ("failed", "retried", "interrupted")
-_STOP_REASONS = {**STOP_WORDS, "tool_call": StopReason.TOOL_USE, "error": StopReason.ERROR}
 _STATES = {"interrupted": MessageStatus.PARTIAL, "incomplete": MessageStatus.PARTIAL}
-_RUN = (
-    "run_id", "model_id", "provider_url", "canonical_system", "provider_response_id", "vendor_id", "workspace_ref",
-    "history_digest", "failed_attempts", "state",
-)  # fmt: skip
-"""Where and in which run of the program a message was made."""
-_BOOKKEEPING = (
-    "part_kind", "id", "provider_name", "tool_kind", "dynamic_ref", "timestamp", "outcome", "tool_name", "scope",
-    "context_id",
-)  # fmt: skip
-"""Fields of a part that are read elsewhere, ids of the provider's own storage, and the library's bookkeeping."""
 _SETTINGS = ("instruction-baseline", "tool-availability-delta", "capability-load-delta", "model-settings-delta")
 """Parts with request settings: they are not part of the conversation, and no model gets them."""
-_KNOWN_DETAILS = ("finish_reason", "timestamp", "service_tier", "phase", "caller", "container_id")
-"""Details whose content is in a field of the response, or is of no use outside the provider's own storage."""
 _MEDIA = (
     "binary", "image-url", "audio-url", "video-url", "document-url", "uploaded-file", "text-content",
     "structured-content",
@@ -69,33 +46,30 @@ _MEDIA = (
 
 def from_pydantic_ai(document: Any) -> list[Message]:
     """Read a history from JSON or from Python lists and dicts. Raises FormatError, with a path."""
-    ids = ToolIdReader()
-    read: list[list[Message]] = []
-    paths: list[str] = []
+    turns = Turns()
     instructions: str | None = None
     for path, native in iter_entries(document, format_name=LIBRARY):
         message = Fields(native, path, LIBRARY)
-        message.ignore(*_RUN)
+        message.skip("message")
         kind = message.required_text("kind")
         parts = message.objects("parts")
         if message.look("parts") is None:
             raise message.fault("parts", "is missing")
         with validating(native, path):
             if kind == "response":
-                read.append(_response(message, parts, ids))
+                _response(message, parts, turns)
             elif kind == "request":
                 named = message.text("instructions")
-                read.append(_request(message, parts, None if named == instructions else named, ids))
+                _request(message, parts, None if named == instructions else named, turns)
                 instructions = named or instructions
             else:
                 raise message.fault("kind", f"is neither request nor response: {kind[:80]!r}")
-        paths.append(path)
         message.close()
-    return put_results_first([message for group in pair_groups(read, paths) for message in group])
+    return turns.messages
 
 
-def _request(request: Fields, parts: list[Fields], instructions: str | None, ids: ToolIdReader) -> list[Message]:
-    """Return a request as messages. Adjacent user parts become one message. Instructions follow the system prompts, and
+def _request(request: Fields, parts: list[Fields], instructions: str | None, turns: Turns) -> None:
+    """Add a request as messages. Adjacent user parts become one message. Instructions follow the system prompts, and
     the results of tools: what stands between a call and its result would part them.
     """
     sent, session_id = take_time(request, "timestamp"), request.text("conversation_id")
@@ -106,7 +80,7 @@ def _request(request: Fields, parts: list[Fields], instructions: str | None, ids
         if part.look("part_kind") in _SETTINGS:
             part.whole()
             continue
-        role, blocks = _request_part(part, ids)
+        role, blocks = _request_part(part, turns)
         if role is Role.SYSTEM and len(groups) == system_count:
             system_count += 1
         if role is Role.USER and groups and groups[-1][0] is Role.USER:
@@ -116,15 +90,14 @@ def _request(request: Fields, parts: list[Fields], instructions: str | None, ids
     if instructions:
         results = max((index for index, group in enumerate(groups, 1) if group[0] is Role.TOOL), default=0)
         groups.insert(max(system_count, results), (Role.SYSTEM, text_blocks(instructions), sent))
-    read: list[Message] = []
     for role, blocks, time in groups:
         if role is Role.USER:
-            ids.start_turn(role, has_results=False)
-        read += build_messages(role, blocks, created_at=time, session_id=session_id)
-    return read
+            turns.start(role)
+        if blocks:
+            turns.add(role, blocks, request.path, created_at=time, session_id=session_id)
 
 
-def _request_part(part: Fields, ids: ToolIdReader) -> tuple[Role, list[ContentBlock]]:
+def _request_part(part: Fields, turns: Turns) -> tuple[Role, list[ContentBlock]]:
     """Return the blocks of a request part, and their role."""
     kind, at = to_text(part.look("part_kind")), f"{part.path}.content"
     match kind:
@@ -141,14 +114,12 @@ def _request_part(part: Fields, ids: ToolIdReader) -> tuple[Role, list[ContentBl
             role = Role.USER
         case "tool-return":
             answer = tool_result_blocks(part.take("content"), at)
-            call_id = result_call_id(ids, part.text("tool_call_id"), part.required_text("tool_name"))
-            failed = part.text("outcome") in _FAILED
-            role = Role.TOOL
-            blocks = [ToolResultBlock(tool_use_id=call_id, content=tuple(answer), is_error=failed)]
+            call_id, tool = part.text("tool_call_id"), part.required_text("tool_name")
+            role, failed = Role.TOOL, part.text("outcome") in _FAILED
+            blocks = [turns.result(call_id, tool, answer, is_error=failed)]
         case "retry-prompt" if (name := part.text("tool_name")) is not None:  # of older versions
-            call_id = result_call_id(ids, part.text("tool_call_id"), name)
             answer = text_blocks(part.take("content"))
-            role, blocks = Role.TOOL, [ToolResultBlock(tool_use_id=call_id, content=tuple(answer), is_error=True)]
+            role, blocks = Role.TOOL, [turns.result(part.text("tool_call_id"), name, answer, is_error=True)]
         case "retry-prompt" | "retry-feedback":
             part.ignore("tool_call_id")
             role, blocks = Role.USER, text_blocks(part.take("content"))
@@ -164,28 +135,25 @@ def _request_part(part: Fields, ids: ToolIdReader) -> tuple[Role, list[ContentBl
 
 def _close_part(part: Fields) -> None:
     """Skip what a part of any kind has next to its content."""
-    part.ignore(*_BOOKKEEPING)
-    for name, known in (("retry", ("cause", "attempt", "max_retries")), ("provider_details", _PART_DETAILS)):
+    part.skip("part")
+    for name in ("retry", "provider_details"):
         if (inner := part.object(name)) is not None:
-            inner.ignore(*known)
+            inner.skip(name)
 
 
-_PART_DETAILS = (*_KNOWN_DETAILS, "citations", "thought_signature")
-
-
-def _response(response: Fields, parts: list[Fields], ids: ToolIdReader) -> list[Message]:
-    ids.start_turn(Role.ASSISTANT, has_results=False)
+def _response(response: Fields, parts: list[Fields], turns: Turns) -> None:
+    turns.start(Role.ASSISTANT)
     blocks: list[ContentBlock] = []
     signatures: dict[int, str] = {}
     for part in parts:
         signature = _detail(part, "provider_details", "thought_signature")
-        found = _response_part(part, ids)
+        found = _response_part(part, turns)
         if signature and found and not isinstance(found[0], ThinkingBlock):
             signatures[len(blocks)] = signature
         blocks += found
-    stop_reason = _STOP_REASONS.get(response.text("finish_reason") or "")
+    stop_reason = words_of(LIBRARY).stops.get(response.text("finish_reason") or "")
     if (details := response.object("provider_details")) is not None:
-        details.ignore(*_KNOWN_DETAILS)
+        details.skip("response_details")
         refusal = details.take("refusal")
         if isinstance(refusal, str) and refusal:
             blocks += text_blocks(refusal) if not any(isinstance(block, TextBlock) for block in blocks) else []
@@ -195,25 +163,22 @@ def _response(response: Fields, parts: list[Fields], ids: ToolIdReader) -> list[
     if state == "suspended":
         stop_reason = StopReason.PAUSE
     named = model_fields_of(LIBRARY, response.text("provider_name"), response.text("model_name"))
+    time, session_id = take_time(response, "timestamp"), response.text("conversation_id")
+    metadata = {
+        **named,
+        "usage": _usage(response.object("usage")),
+        "stop_reason": stop_reason,
+        "status": _STATES.get(state),
+        "provider_raw": signature_notes(named["provider"], signatures),
+    }
     if not blocks:
         reason = "the response has no content: left out"
         source_losses().add(response.path, reason, kind=LossKind.EMPTY_MESSAGE, severity=Severity.INFO)
-    return build_messages(
-        Role.ASSISTANT,
-        blocks,
-        created_at=take_time(response, "timestamp"),
-        session_id=response.text("conversation_id"),
-        metadata={
-            **named,
-            "usage": _usage(response.object("usage")),
-            "stop_reason": stop_reason,
-            "status": _STATES.get(state),
-            "provider_raw": signature_notes(named["provider"], signatures),
-        },
-    )
+        return
+    turns.add(Role.ASSISTANT, blocks, response.path, metadata=metadata, created_at=time, session_id=session_id)
 
 
-def _response_part(part: Fields, ids: ToolIdReader) -> list[ContentBlock]:
+def _response_part(part: Fields, turns: Turns) -> list[ContentBlock]:
     """Return the blocks of a response part."""
     kind = to_text(part.look("part_kind"))
     blocks: list[ContentBlock]
@@ -232,7 +197,7 @@ def _response_part(part: Fields, ids: ToolIdReader) -> list[ContentBlock]:
             name, arguments = part.required_text("tool_name"), part.take("args")
             if not isinstance(arguments, (str, dict)) and arguments is not None:
                 raise part.fault("args", f"must be an object or a text, not {kind_of(arguments)}")
-            blocks = [tool_call(ids, part.text("tool_call_id"), name, arguments)]
+            blocks = [turns.call(part.text("tool_call_id"), name, arguments)]
         case "file":
             content = part.take("content")
             if not isinstance(content, dict):
@@ -247,9 +212,7 @@ def _response_part(part: Fields, ids: ToolIdReader) -> list[ContentBlock]:
 
 
 def _citations(part: Fields) -> Iterator[Citation]:
-    details = part.look("provider_details")
-    listed = details.get("citations") if isinstance(details, dict) else None
-    natives = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    natives = objects_in(dig(part.look("provider_details"), "citations"))
     cited_sources = part.objects("citations")
     if not cited_sources:
         yield from map(read_citation, natives)
@@ -332,32 +295,24 @@ def _bytes(binary: Fields) -> str:
 
 def _detail(fields: Fields, name: str, key: str) -> str | None:
     """Return a text in an object of a library's or a provider's own, without taking the object."""
-    found = fields.look(name)
-    text = found.get(key) if isinstance(found, dict) else None
+    text = dig(fields.look(name), key)
     return text if isinstance(text, str) else None
 
 
 def _usage(usage: Fields | None) -> Usage | None:
     if usage is None:
         return None
-    usage.ignore("audio_seconds", "requests", "total_tokens")
-    searches, cached_audio = usage.count("web_searches"), usage.count("cache_audio_read_tokens")
+    counts = take_counts(usage)
+    searches, cached_audio = counts.pop("searches"), counts["cached_audio_input_tokens"] or 0
+    counts["audio_input_tokens"] = max((counts["audio_input_tokens"] or 0) - cached_audio, 0)
     try:
         reported = Decimal(to_text(usage.take("cost")))
     except InvalidOperation:
         reported = None
     details = usage.object("details")
     return build_usage(
-        usage.count("input_tokens", "request_tokens"),
-        usage.count("output_tokens", "response_tokens"),
-        cached=usage.count("cache_read_tokens"),
-        written=usage.count("cache_write_tokens"),
-        reasoning_tokens=usage.count("output_reasoning_tokens"),
-        cache_creation_1h_input_tokens=usage.count("cache_write_1h_tokens"),
+        **counts,
         reported_cost_usd=reported if reported is not None and reported.is_finite() else None,
         raw=details.whole() if details is not None else None,
         server_tools={"web_search": searches} if searches else None,
-        audio_input_tokens=max((usage.count("input_audio_tokens") or 0) - (cached_audio or 0), 0),
-        audio_output_tokens=usage.count("output_audio_tokens"),
-        cached_audio_input_tokens=cached_audio,
     )

@@ -28,7 +28,7 @@ from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.guard import check_text
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.chatml import split_marks
-from dragoman.formats.document import decode_text, parse_json_or_lines, parse_or_none
+from dragoman.formats.document import decode_text, dig, parse_json_or_lines, parse_or_none
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import provider_block, text_blocks, to_text
 from dragoman.formats.reading.fields import ROLES, Fields, iter_fields, list_inside, source_losses, typed_errors
@@ -110,16 +110,15 @@ class CallReader:
         return kept.removesuffix("\n") if kept.strip() else None
 
     def _learn(self, text: str) -> None:
-        for block in _TOOL_LIST.findall(text):
-            for line in block.split("\n"):
-                tool = _parse(line)
-                function = tool.get("function", tool) if isinstance(tool, dict) else None
-                if isinstance(function, dict) and isinstance(parameters := function.get("parameters"), dict):
-                    properties = parameters.get("properties")
-                    self._texts_of[str(function.get("name"))] = frozenset(
-                        name for name, known in (properties.items() if isinstance(properties, dict) else ())
-                        if isinstance(known, dict) and known.get("type") == "string"
-                    )  # fmt: skip
+        for line in (line for block in _TOOL_LIST.findall(text) for line in block.split("\n")):
+            tool = _parse(line)
+            function = dig(tool, "function") or tool
+            if isinstance(dig(function, "parameters"), dict):
+                properties = dig(function, "parameters", "properties")
+                self._texts_of[str(function.get("name"))] = frozenset(
+                    name for name, known in (properties.items() if isinstance(properties, dict) else ())
+                    if dig(known, "type") == "string"
+                )  # fmt: skip
 
     def _drop_definitions(self, text: str, path: str) -> str:
         """Return a text without the definitions of tools that a template of Llama puts before it."""

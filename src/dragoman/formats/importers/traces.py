@@ -12,16 +12,25 @@ more and are read if a known API or LangChain wrote them. A span that continues 
 Source: https://github.com/Arize-ai/openinference/blob/main/spec/semantic_conventions.md.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic_core import to_json
 
 from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import ContentBlock, ThinkingBlock
-from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import copy_json_at, kind_of, parse, parse_json_or_lines, parse_or_none
+from dragoman.formats.document import (
+    copy_json_at,
+    dig,
+    kind_of,
+    nested_objects_in,
+    objects_in,
+    parse,
+    parse_json_or_lines,
+    parse_or_none,
+)
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.langchain import from_langchain
 from dragoman.formats.native import read_reply, read_request
@@ -36,14 +45,13 @@ from dragoman.formats.reading.blocks import (
     to_text,
 )
 from dragoman.formats.reading.fields import ROLES, Fields, is_empty, source_losses, typed_errors
-from dragoman.formats.reading.turns import STOP_WORDS, Turns, read_time, stop_after
+from dragoman.formats.reading.turns import Turns, read_time, stop_after
+from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
 
 FORMAT = "otel"
 INPUT, OUTPUT, SYSTEM = "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"
 ALL = "pydantic_ai.all_messages"
-
-_STOP_REASONS = {**STOP_WORDS, "tool_call": StopReason.TOOL_USE, "error": StopReason.ERROR}
 
 
 @typed_errors
@@ -88,12 +96,8 @@ def _find_records(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         attributes = attributes_of(value["attributes"])
         if not (INPUT in attributes or OUTPUT in attributes or ALL in attributes):
             continue
-        report_span(value, path, FORMAT)
-        for name, given in attributes.items():
-            if not name.startswith(_PREFIXES) and name not in _OTHER_ATTRIBUTES and not is_empty(given):
-                source_losses().add_field(f"{path}.attributes", name, FORMAT)
-        context = value.get("context")
-        trace = context.get("trace_id") if isinstance(context, dict) else None
+        report_span(value, attributes, path, FORMAT)
+        trace = dig(value, "context", "trace_id")
         times = (value.get(name) for name in ("start_time", "startTimeUnixNano", "observed_timestamp"))
         started = next((time for time in times if time is not None), None)
         yield f"{path}.attributes", {
@@ -102,19 +106,6 @@ def _find_records(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 _STARTED = "started"
-_PREFIXES = (
-    "gen_ai.",
-    "server.",
-    "logfire.",
-    "operation.",
-    "pydantic_ai.",
-    "openai.",
-    "error.",
-    "http.",
-    "aws.",
-    "azure.",
-)
-_OTHER_ATTRIBUTES = frozenset({"model_request_parameters", "model_name", "agent_name", "final_result"})
 
 
 def _messages(record: dict[str, Any], name: str, path: str) -> list[tuple[dict[str, Any], str]]:
@@ -156,11 +147,11 @@ def _read(record: dict[str, Any], path: str) -> list[Message]:
     for native, at, is_reply in [*((message, at, False) for message, at in listed), *last]:
         message = Fields(native, at, FORMAT)
         role = message.role(ROLES)
-        stop = _STOP_REASONS.get(message.text("finish_reason") or "")
+        stop = words_of(FORMAT).stops.get(message.text("finish_reason") or "")
         parts = message.objects("parts")
         turns.start(role, has_results=any(part.look("type") == "tool_call_response" for part in parts))
         blocks = [block for part in parts for block in _part(part, turns)]
-        usage = _usage(record, "gen_ai.usage", _COUNTS) if is_reply else None
+        usage = _usage(record, "gen_ai.usage", FORMAT) if is_reply else None
         metadata = {**named, "usage": usage, "stop_reason": stop_after(blocks, stop)}
         turns.add(role, blocks, message.path, metadata=metadata if role is Role.ASSISTANT else None)
         message.close()
@@ -204,19 +195,11 @@ def _modality(part: Fields) -> str | None:
     return modality if modality in ("image", "audio", "video") else None
 
 
-_COUNTS = {
-    "prompt": ("input_tokens", "prompt_tokens"),
-    "output": ("output_tokens", "completion_tokens"),
-    "cached": ("cache_read.input_tokens", "details.cache_read_input_tokens"),
-    "written": ("cache_creation.input_tokens", "details.cache_creation_input_tokens"),
-    "reasoning_tokens": ("reasoning.output_tokens", "details.reasoning_tokens"),
-}
-"""The attributes of a usage below ``gen_ai.usage``: those of the conventions, and those of programs."""
-
-
-def _usage(record: dict[str, Any], prefix: str, counts: Mapping[str, Sequence[str]]) -> Usage | None:
-    found = {field: count_of(record, *(f"{prefix}.{name}" for name in names)) for field, names in counts.items()}
-    return build_usage(found.pop("prompt"), found.pop("output"), **found)
+def _usage(record: dict[str, Any], prefix: str, format_name: str) -> Usage | None:
+    counts = words_of(format_name).counts
+    return build_usage(**{
+        field: count_of(record, *(f"{prefix}.{name}" for name in names)) for field, names in counts.items()
+    })  # fmt: skip
 
 
 def _text(record: dict[str, Any], name: str) -> str | None:
@@ -227,18 +210,6 @@ def _text(record: dict[str, Any], name: str) -> str | None:
 _OPENINFERENCE = "openinference"
 KIND = "openinference.span.kind"
 
-_ROLES = {**ROLES, "human": Role.USER, "ai": Role.ASSISTANT, "model": Role.ASSISTANT, "function": Role.TOOL}
-_OPENINFERENCE_PREFIXES = (
-    "llm.", "input.", "output.", "openinference.", "metadata", "session.", "user.", "tag.", "tool.", "agent.", "graph.",
-    "service.", "prompt.",
-)  # fmt: skip
-_LLM_COUNTS = {
-    "prompt": ("prompt",),
-    "output": ("completion",),
-    "cached": ("prompt_details.cache_read",),
-    "written": ("prompt_details.cache_write",),
-    "reasoning_tokens": ("completion_details.reasoning",),
-}
 _REPLIES = {"chat.completion": "openai-chat", "response": "openai"}
 
 
@@ -253,10 +224,7 @@ def from_openinference(document: Any) -> list[Conversation]:
             name.startswith(("llm.input_messages.", "llm.output_messages.", "llm.model_name")) for name in attributes
         ):
             continue
-        report_span(span, path, _OPENINFERENCE)
-        for name, value in attributes.items():
-            if not name.startswith(_OPENINFERENCE_PREFIXES) and not is_empty(value):
-                source_losses().add_field(f"{path}.attributes", name, _OPENINFERENCE)
+        report_span(span, attributes, path, _OPENINFERENCE)
         raw = _read_raw(attributes, f"{path}.attributes")
         messages = raw if raw is not None else _Attributes(span, attributes, f"{path}.attributes").read()
         # A key for each beginning of the list, the empty one first.
@@ -286,8 +254,8 @@ def _read_raw(attributes: dict[str, Any], path: str) -> list[Message] | None:
         return None
     sent, generations = request.get("messages"), reply.get("generations")
     if isinstance(generations, list) and isinstance(sent, list):
-        answers = [each["message"] for each in _flat(generations)[:1] if isinstance(each.get("message"), dict)]
-        return from_langchain([*_flat(sent), *answers])
+        answers = objects_in([each.get("message") for each in nested_objects_in(generations)[:1]])
+        return from_langchain([*nested_objects_in(sent), *answers])
     provider = _REPLIES.get(to_text(reply.get("object")))
     if provider is None and reply.get("type") == "message" and isinstance(reply.get("content"), list):
         provider = "anthropic"
@@ -300,11 +268,6 @@ def _read_raw(attributes: dict[str, Any], path: str) -> list[Message] | None:
     return [*messages, read_reply(provider, {"model": model, **reply}, f"{path}['output.value']")]
 
 
-def _flat(items: list[Any]) -> list[dict[str, Any]]:
-    nested = [each for item in items for each in (item if isinstance(item, list) else [item])]
-    return [each for each in nested if isinstance(each, dict)]
-
-
 class _Attributes:
     """Reads a span whose request is not stored: from its flat attributes."""
 
@@ -315,12 +278,11 @@ class _Attributes:
         self._time = read_time(span.get("start_time", span.get("startTimeUnixNano")))
 
     def read(self) -> list[Message]:
-        llm = nest({name: value for name, value in self._attributes.items() if name.startswith("llm.")}).get("llm")
-        llm = llm if isinstance(llm, dict) else {}
+        llm = nest({name: value for name, value in self._attributes.items() if name.startswith("llm.")})
         for side in ("input_messages", "output_messages"):
-            for number, each in enumerate(_listed(llm.get(side))):
+            for number, each in enumerate(_listed(dig(llm, "llm", side))):
                 at = f"{self._path}['llm.{side}.{number}']"
-                native = each.get("message") if isinstance(each, dict) else None
+                native = dig(each, "message")
                 if not isinstance(native, dict):
                     raise FormatError(f"a message must be an object, not {kind_of(native)}", path=at)
                 fields = Fields(native, f"{at}.message", _OPENINFERENCE)
@@ -330,7 +292,7 @@ class _Attributes:
 
     def _message(self, message: Fields, *, is_reply: bool) -> None:
         word = to_text(message.take("role")) or ("assistant" if is_reply else "user")
-        role = _ROLES.get(word.lower())
+        role = words_of(_OPENINFERENCE).roles.get(word.lower())
         if role is None:
             raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
         native_id, name = message.text("tool_call_id"), message.text("name")
@@ -343,8 +305,7 @@ class _Attributes:
         else:
             message.ignore("content")
         for item in _listed(message.take("tool_calls")):
-            call = item.get("tool_call") if isinstance(item, dict) else None
-            if isinstance(call, dict):
+            if isinstance(call := dig(item, "tool_call"), dict):
                 fields = message.adopt(call, f"{message.path}.tool_calls")
                 call_id, function = fields.text("id"), fields.object("function")
                 if function is None:
@@ -356,12 +317,12 @@ class _Attributes:
         if role is Role.ASSISTANT:
             provider = _text(self._attributes, "llm.provider") or _text(self._attributes, "llm.system")
             named = model_fields_of(_OPENINFERENCE, provider, _text(self._attributes, "llm.model_name"))
-            usage = _usage(self._attributes, "llm.token_count", _LLM_COUNTS) if is_reply else None
+            usage = _usage(self._attributes, "llm.token_count", _OPENINFERENCE) if is_reply else None
             metadata = {**named, "usage": usage}
         self._turns.add(role, blocks, message.path, metadata=metadata, created_at=self._time if is_reply else None)
 
     def _content(self, item: Any, message: Fields) -> list[ContentBlock]:
-        native = item.get("message_content") if isinstance(item, dict) else None
+        native = dig(item, "message_content")
         if not isinstance(native, dict):
             return []  # a call, which is among the calls as well
         part = message.adopt(native, f"{message.path}.contents")
@@ -371,12 +332,11 @@ class _Attributes:
             case "reasoning":
                 return [ThinkingBlock(text=to_text(part.take("text", "reasoning")), signature=part.text("signature"))]
             case "image":
-                url = ((part.take("image") or {}).get("image") or {}).get("url")
+                url = dig(part.take("image"), "image", "url")
                 return [media_from_url(url, kind="image")] if isinstance(url, str) else []
             case "audio":
-                audio = (part.take("audio") or {}).get("audio") or {}
-                return [media_block("url", to_text(audio.get("url")), audio.get("mime_type"),
-                                    kind="audio")]  # fmt: skip
+                audio = dig(part.take("audio"), "audio")
+                return [media_block("url", to_text(dig(audio, "url")), dig(audio, "mime_type"), kind="audio")]
             case "tool_use":
                 part.whole()
                 return []
@@ -395,16 +355,6 @@ _MAX_LEVELS = 8
 """Levels of an export between its root and its spans."""
 _LISTS = ("resourceSpans", "scopeSpans", "spans", "resourceLogs", "scopeLogs", "logRecords", "logs")
 _MAX_NESTING = 16
-_SPAN_FIELDS = frozenset(
-    {
-        "name", "context", "kind", "parent_id", "start_time", "end_time", "status", "attributes", "events", "links",
-        "resource", "traceId", "spanId", "parentSpanId", "startTimeUnixNano", "endTimeUnixNano", "flags", "traceState",
-        "body", "severity_number", "severity_text", "dropped_attributes", "timestamp", "observed_timestamp", "trace_id",
-        "span_id", "trace_flags", "event_name", "timeUnixNano", "observedTimeUnixNano", "instrumentation_scope",
-        "droppedAttributesCount", "droppedEventsCount", "droppedLinksCount", "scope", "eventName",
-    }
-)  # fmt: skip
-_CONTEXT_FIELDS = frozenset({"trace_id", "span_id", "trace_state", "trace_flags", "is_remote"})
 
 
 def iter_spans(value: Any, path: str, level: int = 0) -> Iterator[tuple[dict[str, Any], str]]:
@@ -421,16 +371,20 @@ def iter_spans(value: Any, path: str, level: int = 0) -> Iterator[tuple[dict[str
             yield from iter_spans(value.get(name), f"{path}.{name}", level + 1)
 
 
-def report_span(span: dict[str, Any], path: str, format_name: str) -> None:
-    """Report what a span has next to its attributes that is not a field of all spans."""
-    losses = source_losses()
+def report_span(span: dict[str, Any], attributes: dict[str, Any], path: str, format_name: str) -> None:
+    """Report what a span has that is not a field of all spans, and the attributes that are none of the conventions'."""
+    losses, known = source_losses(), words_of("spans").skipped
     context = span.get("context")
     for name in context if isinstance(context, dict) else ():
-        if name not in _CONTEXT_FIELDS:
+        if name not in known["context"]:
             losses.add_field(f"{path}.context", name, format_name)
     for name, value in span.items():
-        if name not in _SPAN_FIELDS and not is_empty(value):
+        if name not in known["span"] and not is_empty(value):
             losses.add_field(path, name, format_name)
+    prefixes = tuple(words_of(format_name).skipped["prefixes"])
+    for name, value in attributes.items():
+        if not name.startswith(prefixes) and not is_empty(value):
+            losses.add_field(f"{path}.attributes", name, format_name)
 
 
 def attributes_of(native: Any) -> dict[str, Any]:
@@ -438,8 +392,8 @@ def attributes_of(native: Any) -> dict[str, Any]:
     if isinstance(native, dict):
         return native
     found: dict[str, Any] = {}
-    for item in native if isinstance(native, list) else ():
-        if isinstance(item, dict) and isinstance(item.get("key"), str):
+    for item in objects_in(native):
+        if isinstance(item.get("key"), str):
             found[item["key"]] = _value(item.get("value"))
     return found
 
@@ -448,11 +402,9 @@ def _value(native: Any) -> Any:
     if not isinstance(native, dict):
         return native
     if "arrayValue" in native:
-        inner = native["arrayValue"]
-        return [_value(each) for each in inner.get("values", ())] if isinstance(inner, dict) else []
+        return [_value(each) for each in dig(native, "arrayValue", "values") or ()]
     if "kvlistValue" in native:
-        inner = native["kvlistValue"]
-        return attributes_of(inner.get("values")) if isinstance(inner, dict) else {}
+        return attributes_of(dig(native, "kvlistValue", "values"))
     if "intValue" in native:
         text = to_text(native["intValue"])
         return int(text) if text.lstrip("-").isdigit() and len(text) < 20 else text  # OTLP sends integers as texts

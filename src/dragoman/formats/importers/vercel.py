@@ -23,6 +23,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
+from dragoman.formats.document import dig
 from dragoman.formats.importers.pydantic_ai import tool_result_blocks
 from dragoman.formats.reading.blocks import (
     build_usage,
@@ -33,12 +34,12 @@ from dragoman.formats.reading.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.reading.fields import Fields, source_losses, typed_errors
+from dragoman.formats.reading.fields import Fields, source_losses, take_counts, typed_errors
 from dragoman.formats.reading.turns import Turns, read_messages, read_time
+from dragoman.formats.reading.words import words_of
 
 FORMAT = "vercel-ui"
 LIBRARY = "vercel-ai"
-_ROLES = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT}
 _PYDANTIC = "pydantic_ai"
 """The place of pydantic-ai's metadata, which names the provider in a field."""
 _FAILED = ("output-error", "output-denied")
@@ -71,7 +72,7 @@ class _MessageReader:
 
     def read(self) -> None:
         message = self._message
-        role = message.role(_ROLES)
+        role = message.role(words_of(FORMAT).roles)
         message.ignore("id")
         time = self._metadata()
         created = read_time(message.take("createdAt")) or time
@@ -99,7 +100,7 @@ class _MessageReader:
             if isinstance(metadata.look(name), dict):
                 usage = metadata.object(name)
                 assert usage is not None
-                self._usage = self._usage or read_usage(usage)
+                self._usage = self._usage or build_usage(**take_counts(usage))
         model = metadata.look("model")
         if isinstance(model, str):
             provider = model.partition(":")[0] if ":" in model else None
@@ -186,7 +187,7 @@ class _ModelMessageReader:
 
     def read(self) -> None:
         message = self._message
-        role = message.role({**_ROLES, "tool": Role.TOOL})
+        role = message.role(words_of(_MODEL_FORMAT).roles)
         message.ignore("id")
         content = message.look("content")
         self._turns.start(role, has_results=role is Role.TOOL)
@@ -247,9 +248,7 @@ def model_of_custom(part: Fields) -> dict[str, Any] | None:
     if not isinstance(kind, str) or not kind.endswith(".message_start"):
         return None
     provider = kind.partition(".")[0]
-    metadata = part.look("providerOptions") or part.look("providerMetadata")
-    inner = metadata.get(provider) if isinstance(metadata, dict) else None
-    name = inner.get("model") if isinstance(inner, dict) else None
+    name = dig(part.look("providerOptions") or part.look("providerMetadata"), provider, "model")
     part.whole()
     return model_fields_of(LIBRARY, provider, name if isinstance(name, str) else None)
 
@@ -449,27 +448,3 @@ def _output_item(item: Fields) -> Iterator[ContentBlock]:
         yield from read_file(item, "data", "url")
     else:
         yield provider_block(LIBRARY, kind or "", item.whole())
-
-
-def read_usage(usage: Fields) -> Usage | None:
-    """Return the usage that a program stored with a message, in the SDK's own form."""
-    details = usage.object("inputTokenDetails")
-    output_details = usage.object("outputTokenDetails")
-    cached = usage.count("cachedInputTokens")
-    usage.ignore("totalTokens", "raw")
-    reasoning = usage.count("reasoningTokens")
-    if details is not None:
-        read = details.count("cacheReadTokens")
-        cached = cached if read is None else read
-        details.ignore("noCacheTokens")
-    if output_details is not None:
-        inner = output_details.count("reasoningTokens")
-        reasoning = reasoning if inner is None else inner
-        output_details.ignore("textTokens")
-    return build_usage(
-        usage.count("inputTokens"),
-        usage.count("outputTokens"),
-        cached=cached,
-        written=details.count("cacheWriteTokens") if details is not None else None,
-        reasoning_tokens=reasoning,
-    )

@@ -1,10 +1,7 @@
 """Shared code of the importers: JSON to blocks, and foreign counts and names to ours."""
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
-from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
 from pydantic_core import to_json
@@ -27,6 +24,7 @@ from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import Usage
 from dragoman.formats.reading.fields import is_count
 from dragoman.formats.reading.tool_calls import ToolIdReader, split_results
+from dragoman.formats.reading.words import words_of
 
 Fields = dict[str, Any]
 SourceKind = Literal["base64", "url", "text", "file_ref", "file_id"]
@@ -46,14 +44,14 @@ def signature_notes(provider: str | None, signatures: Mapping[int, str]) -> Fiel
 
 def model_fields_of(library: str, provider: str | None, name: str | None) -> Fields:
     """Return model and provider as a message's metadata has them. ``provider`` is the library's name for it."""
-    ours = _providers().get(library, {}).get(provider, provider) if provider else None
+    ours = words_of(library).providers.get(provider, provider) if provider else None
     model = f"{ours}:{name}" if ours and name else name
     return {"model": model or None, "provider": ours or None}
 
 
 def library_provider(library: str, provider: str) -> str:
     """Return the library's name of a provider."""
-    return next((name for name, ours in _providers()[library].items() if ours == provider), provider)
+    return next((name for name, ours in words_of(library).providers.items() if ours == provider), provider)
 
 
 def media_block(
@@ -215,8 +213,3 @@ def cite_last_text(blocks: Sequence[ContentBlock], citations: Sequence[Citation]
 def placeholder_id(name: str | None) -> str:
     """Return the id by which calls and results without one are paired."""
     return f"unnamed {name or ''}"
-
-
-@cache
-def _providers() -> dict[str, dict[str, str]]:
-    return tomllib.loads(files("dragoman.formats.reading").joinpath("providers.toml").read_text(encoding="utf-8"))

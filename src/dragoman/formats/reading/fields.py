@@ -17,6 +17,7 @@ from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
 from dragoman.canonical.message import Role
 from dragoman.formats.document import iter_entries, kind_of, parse_json_or_lines
 from dragoman.formats.errors import FormatError
+from dragoman.formats.reading.words import words_of
 
 _MAX_NAME = 80
 
@@ -201,6 +202,15 @@ class Fields:
         for name in names:
             self._left.pop(name, None)
 
+    def skip(self, kind: str) -> None:
+        """Skip the fields that the format has in such an object, and that say nothing about the conversation."""
+        self.ignore(*words_of(self.format_name).skipped[kind])
+
+    def drop(self, name: str, reason: str) -> None:
+        """Report a field that has no place in a message, if it says something."""
+        if not is_empty(value := self.take(name)) and value is not False:
+            source_losses().add(self._path_of(name), reason)
+
     def rest(self) -> dict[str, Json]:
         """Take all fields that are left and not empty."""
         found = {name: self._native[name] for name in self._left if not is_empty(self._native[name])}
@@ -236,6 +246,28 @@ class Fields:
 def inner_fields(fields: Fields, name: str) -> Fields:
     """Take an object; an empty one stands for null. Raises FormatError if it is something else."""
     return fields.object(name) or fields.adopt({}, f"{fields.path}.{name}")
+
+
+def take_counts(usage: Fields) -> dict[str, Any]:
+    """Take the counts of a usage by the names that the format has for them, as parameters of `build_usage`."""
+    words = words_of(usage.format_name)
+    details: dict[str, Fields] = {}
+
+    def count(path: str) -> int | None:
+        inner, *steps = usage, *path.split(".")
+        for depth, step in enumerate(steps[:-1], 1):
+            at = ".".join(steps[:depth])
+            inner = details[at] = details.get(at) or inner_fields(inner, step)
+        return inner.count(steps[-1])
+
+    found: dict[str, Any] = {}
+    for name, paths in words.counts.items():
+        counted = [count(path) for path in paths]
+        found[name] = next(filter(None, counted), None)
+    usage.ignore(*words.skipped.get("usage", ()))
+    for each in details.values():
+        each.ignore(*words.skipped.get("details", ()))
+    return found
 
 
 def is_count(value: Any) -> TypeGuard[int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dragoman.adapter.losses import Loss
-from dragoman.formats.detect import is_conversation
+from dragoman.formats.detection import is_conversation
 from dragoman.formats.document import parse, parse_or_none
 from dragoman.formats.errors import FormatError
 from dragoman.formats.registry import identify_format, read

@@ -16,6 +16,7 @@ from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.ids import new_tool_use_id
 from dragoman.canonical.message import Message, MessageMetadata, Role
+from dragoman.formats.document import objects_in
 from dragoman.formats.reading.fields import source_losses
 
 _Place = tuple[int, int]
@@ -200,7 +201,7 @@ def native_paths(messages: Sequence[Message], entries: Any, path: str) -> list[s
     places: list[list[int]] = [[], []]
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
         content, calls = entry.get("content"), entry.get("tool_calls")
-        parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+        parts = objects_in(content)
         kinds = [entry.get("type"), *(part.get("type") for part in parts), *(key for part in parts for key in part)]
         called = sum(kind in _CALLS for kind in kinds) + (len(calls) if isinstance(calls, list) else 0)
         answered = sum(kind in _RESULTS for kind in kinds) + (entry.get("role") in ("tool", "function"))

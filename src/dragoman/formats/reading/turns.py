@@ -15,18 +15,6 @@ from dragoman.formats.reading.blocks import build_messages, placeholder_id, resu
 from dragoman.formats.reading.fields import Fields, is_empty, iter_fields, list_inside, source_losses
 from dragoman.formats.reading.tool_calls import OpenCalls, ToolIdReader, pair_repeated
 
-STOP_WORDS: Mapping[str, StopReason] = {
-    "stop": StopReason.END_TURN,
-    "end_turn": StopReason.END_TURN,
-    "length": StopReason.MAX_TOKENS,
-    "max_tokens": StopReason.MAX_TOKENS,
-    "tool_calls": StopReason.TOOL_USE,
-    "tool_use": StopReason.TOOL_USE,
-    "content_filter": StopReason.REFUSAL,
-    "refusal": StopReason.REFUSAL,
-}
-"""The words of the common APIs for the end of a reply, which most libraries store as they are."""
-
 
 class Turns:
     """Collects messages. Calls and results are paired by the document's own ids, or by the tool's name without them."""
@@ -76,6 +64,7 @@ class Turns:
         *,
         metadata: Mapping[str, Any] | None = None,
         created_at: datetime | None = None,
+        session_id: str | None = None,
     ) -> None:
         """Add a message of the document at ``path``. One without blocks is a loss. Raises FormatError."""
         if not blocks:
@@ -83,7 +72,8 @@ class Turns:
             source_losses().add(path, reason, kind=LossKind.EMPTY_MESSAGE, severity=Severity.INFO)
             return
         try:
-            built = build_messages(role, blocks, metadata=metadata, created_at=created_at, session_id=self._session_id)
+            session = session_id or self._session_id
+            built = build_messages(role, blocks, metadata=metadata, created_at=created_at, session_id=session)
         except ValidationError as error:
             raise FormatError(error.errors(include_input=False, include_url=False)[0]["msg"], path=path) from None
         self._messages += built

@@ -18,18 +18,17 @@ from typing import Any, Self
 from pydantic_core import from_json, to_json
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.adapter.losses import Loss, LossKind, Severity
-from dragoman.adapter.requests.request_builder import refuse_critical
+from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageMetadata, Role, read_message
 from dragoman.formats import verbatim
 from dragoman.formats.chatml import END, START
-from dragoman.formats.document import copy_json_at, iter_entries, kind_of, validating
+from dragoman.formats.document import copy_json_at, kind_of, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import tool_call
 from dragoman.formats.reading.fields import source_losses
-from dragoman.formats.reading.tool_calls import ToolIdReader, report_repeated, split_results, tool_names_by_id
-from dragoman.formats.results import Conversion, LossCollector, Pieces, as_history, describe_unknown_role
+from dragoman.formats.reading.tool_calls import ToolIdReader, split_results, tool_names_by_id
+from dragoman.formats.results import Conversion, LossCollector, Pieces, as_history, describe_unknown_role, finish
 from dragoman.formats.umf import models as umf
 from dragoman.formats.umf.models import block_of, result_text, write_block
 
@@ -50,7 +49,7 @@ def to_umf(messages: Sequence[Message], *, openai_calls: bool = False) -> Conver
     history = as_history(messages)
     losses = LossCollector(FORMAT)
     written = list(_iter_entries(history, losses, openai_calls=openai_calls))
-    return Conversion(written, _report(losses, history))
+    return finish(written, losses, history)
 
 
 def to_umf_pieces(messages: Sequence[Message]) -> Conversion[Pieces]:
@@ -62,7 +61,7 @@ def to_umf_pieces(messages: Sequence[Message]) -> Conversion[Pieces]:
     for _ in _iter_entries(history, losses):
         pass
     entries = _iter_entries(history, LossCollector(FORMAT))
-    return Conversion(Pieces(iter(lambda: list(islice(entries, _PIECE_ENTRIES)), [])), _report(losses, history))
+    return finish(Pieces(iter(lambda: list(islice(entries, _PIECE_ENTRIES)), [])), losses, history)
 
 
 def _iter_entries(history: list[Message], losses: LossCollector, *, openai_calls: bool = False) -> Iterator[Fields]:
@@ -71,27 +70,15 @@ def _iter_entries(history: list[Message], losses: LossCollector, *, openai_calls
         yield from writer.message(history[index]) if native is None else [native]
 
 
-def _report(losses: LossCollector, history: list[Message]) -> tuple[Loss, ...]:
-    """Return the losses. Raises CriticalLossError."""
-    found = losses.report(history)
-    refuse_critical(history, found)
-    return found
-
-
 def from_umf(document: Any) -> list[Message]:
     """Read the messages of a document, from its JSON text or from Python lists and dicts; both encodings of results.
 
     A message with results among other blocks becomes several. Raises FormatError, with a path.
     """
-    ids = ToolIdReader()
-    entries = list(iter_entries(document, format_name="UMF"))
-    groups = [read_entry(native, path, ids) for path, native in entries]
-    report_repeated([messages for messages, _ in groups], [path for path, _ in entries])
-    writer = _Writer([message for messages, _ in groups for message in messages], LossCollector(FORMAT))
-    read: list[Message] = []
-    for (messages, native_ids), (_, native) in zip(groups, entries, strict=True):
-        read += verbatim.keep_entry(messages, FORMAT, native, native_ids, writer.message)
-    return read
+    read = verbatim.read_entries(
+        document, FORMAT, "UMF", read_entry, lambda history, _: _Writer(history, LossCollector(FORMAT)).message
+    )
+    return [message for messages, _ in read for message in messages]
 
 
 def read_entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Message], dict[str, str]]:
@@ -328,14 +315,11 @@ class ChatMLFormatter:
     @classmethod
     def of(cls, history: Sequence[Message]) -> Self:
         """Return a formatter with the turns of a history, as `to_umf` writes them with calls in OpenAI's form."""
-        turns = to_umf(history, openai_calls=True).data
-        return cls([
-            ChatMLMessage(
-                turn["role"], _text(turn.get("content")), turn.get("name"), turn.get("tool_call_id"),
-                tuple(turn.get("tool_calls", ())),
-            )
-            for turn in turns
-        ])  # fmt: skip
+        written = to_umf(history, openai_calls=True).data
+        turns = [(umf.InternalMessage.model_validate(turn), tuple(turn.get("tool_calls", ()))) for turn in written]
+        return cls(
+            [ChatMLMessage(turn.role, turn.text(), turn.name, turn.tool_call_id, calls) for turn, calls in turns]
+        )
 
     def add_system(self, content: str, name: str | None = None) -> Self:
         """Add instructions."""
@@ -427,10 +411,3 @@ class ChatMLFormatter:
                 entry["tool_calls"] = list(message.tool_calls)
             written.append(entry)
         return written
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    return "".join(str(part.get("text", "")) for part in parts if isinstance(part, dict) and part.get("type") == "text")

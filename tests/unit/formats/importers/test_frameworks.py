@@ -11,7 +11,7 @@ import pytest
 from dragoman import ImageBlock, Message, TextBlock
 from dragoman.canonical.blocks import DocumentBlock, ResourceBlock, ResourceRefBlock, ThinkingBlock
 from dragoman.formats import FormatError, identify, read
-from dragoman.formats.importers.a2a import read_task
+from dragoman.formats.importers.agent_protocols import read_task
 from dragoman.formats.importers.langchain_runs import unpack
 from tests.tables import each_row
 from tests.unit.formats.importers.framework_samples import FRAMEWORK_SAMPLES, TEXT_SAMPLES

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.formats import FormatError
-from dragoman.formats.importers.google_adk import from_google_adk_file
+from dragoman.formats.importers.agent_frameworks import from_google_adk_file
 from dragoman.formats.importers.langchain_runs import from_langgraph_file
 
 HANDWRITTEN = {

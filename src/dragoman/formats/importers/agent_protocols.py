@@ -1,4 +1,6 @@
-"""Messages and tasks of the A2A protocol as JSON, version 1 (one key for each kind of part) and 0.3 (``kind``).
+"""Messages of the protocols between agents, tools and programs: A2A and MCP.
+
+Messages and tasks of the A2A protocol as JSON, version 1 (one key for each kind of part) and 0.3 (``kind``).
 
 A task as Protocol Buffers is read with a table of its fields, as the JSON that A2A defines for them.
 
@@ -6,12 +8,20 @@ A2A has no calls of tools. Data parts in the two forms that agents use for them 
 ``type`` (``tool_call``, ``tool_result``), or one with the metadata ``adk_type``. All other data is kept as it is.
 Sources: https://a2a-protocol.org/latest/specification (a2a.proto, version 1) and
 https://protobuf.dev/programming-guides/encoding.
+
+Messages of the Model Context Protocol: those of sampling, those of a prompt, and the result of one call.
+
+A request for sampling has instructions of its own next to the list. Results stand in a message of the user.
+Source: https://modelcontextprotocol.io/specification, schema 2025-11-25.
 """
 
 import base64
 import struct
+import tomllib
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from dragoman.adapter.losses import LossKind
@@ -20,39 +30,23 @@ from dragoman.canonical.blocks import (
     ContentBlock,
     DocumentBlock,
     ImageBlock,
+    ResourceBlock,
+    ResourceRefBlock,
+    TextBlock,
     ToolResultBlock,
     ToolUseBlock,
     VideoBlock,
 )
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
+from dragoman.canonical.ids import new_ulid
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.document import parse_json_or_lines
+from dragoman.formats.document import dig, parse_json_or_lines
 from dragoman.formats.errors import FormatError
-from dragoman.formats.reading.blocks import provider_block, read_media, text_blocks, to_text
-from dragoman.formats.reading.fields import Fields, iter_fields, source_losses, typed_errors
-from dragoman.formats.reading.turns import Turns, read_time
+from dragoman.formats.reading.blocks import media_block, provider_block, read_media, text_blocks, to_text
+from dragoman.formats.reading.fields import Fields, drop_tools, inner_fields, iter_fields, source_losses, typed_errors
+from dragoman.formats.reading.turns import Turns, read_time, stop_after
+from dragoman.formats.reading.words import words_of
 
-Table = Mapping[int, tuple[str, str]]
-
-_TABLES: Mapping[str, Table] = {
-    "task": {1: ("id", "text"), 2: ("contextId", "text"), 3: ("status", "status"), 4: ("artifacts", "artifact*"),
-             5: ("history", "message*"), 6: ("metadata", "struct")},
-    "message": {1: ("messageId", "text"), 2: ("contextId", "text"), 3: ("taskId", "text"), 4: ("role", "role"),
-                5: ("parts", "part*"), 6: ("metadata", "struct"), 7: ("extensions", "text*"),
-                8: ("referenceTaskIds", "text*")},
-    "part": {1: ("text", "text"), 2: ("raw", "bytes"), 3: ("url", "text"), 4: ("data", "value"),
-             5: ("metadata", "struct"), 6: ("filename", "text"), 7: ("mediaType", "text")},
-    "status": {1: ("state", "number"), 2: ("message", "message"), 3: ("timestamp", "time")},
-    "artifact": {1: ("artifactId", "text"), 2: ("name", "text"), 3: ("description", "text"), 4: ("parts", "part*"),
-                 5: ("metadata", "struct"), 6: ("extensions", "text*")},
-    "struct": {1: ("fields", "entry*")},
-    "entry": {1: ("key", "text"), 2: ("value", "value")},
-    "list": {1: ("values", "value*")},
-    "value": {1: ("null", "number"), 2: ("number", "double"), 3: ("string", "text"), 4: ("bool", "flag"),
-              5: ("struct", "struct"), 6: ("list", "list")},
-    "time": {1: ("seconds", "number"), 2: ("nanos", "number")},
-}  # fmt: skip
-"""The fields of each message by number: the name in JSON, and the kind; a star marks a list."""
 _ROLE_NAMES = {1: "ROLE_USER", 2: "ROLE_AGENT"}
 _VARINT, _FIXED64, _SIZED = 0, 1, 2
 _WIRE = {"number": _VARINT, "flag": _VARINT, "role": _VARINT, "double": _FIXED64}
@@ -60,7 +54,6 @@ _MAX_VARINT = 10
 _TASK_START = 0x0A
 """The tag of the first field, the id."""
 FORMAT = "a2a"
-_ROLES = {"user": Role.USER, "agent": Role.ASSISTANT, "role_user": Role.USER, "role_agent": Role.ASSISTANT}
 _MEDIA = (ImageBlock, AudioBlock, VideoBlock, DocumentBlock)
 _CALLS = ("tool_call", "function_call", "tool_use")
 _RESULTS = ("tool_result", "function_response", "tool_response")
@@ -87,6 +80,12 @@ def read_task(data: bytes) -> dict[str, Any]:
     return found
 
 
+@cache
+def _tables() -> dict[str, Any]:
+    """Return the fields of each message by number: the name in JSON, and the kind; a star marks a list."""
+    return tomllib.loads(files("dragoman.formats.importers").joinpath("a2a.toml").read_text(encoding="utf-8"))
+
+
 def _read_message(data: bytes, kind: str, depth: int) -> Any:
     if depth > MAX_DOCUMENT_DEPTH:
         raise FormatError(f"this is nested deeper than {MAX_DOCUMENT_DEPTH} levels")
@@ -94,7 +93,7 @@ def _read_message(data: bytes, kind: str, depth: int) -> Any:
     position = 0
     while position < len(data):
         tag, position = _varint(data, position)
-        known = _TABLES[kind].get(tag >> 3)
+        known = _tables()[kind].get(str(tag >> 3))
         if known is None:
             raise FormatError(f"a {kind} of A2A has no field {tag >> 3}")
         name, inner = known
@@ -202,7 +201,7 @@ def _id(message: Fields) -> str:
 
 def _message(message: Fields, turns: Turns) -> None:
     word = message.required_text("role")
-    role = _ROLES.get(word.lower())
+    role = words_of(FORMAT).roles.get(word.lower())
     if role is None:
         raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
     message.ignore("messageId", "message_id", "contextId", "context_id", "taskId", "task_id", "kind")
@@ -227,9 +226,7 @@ def _message(message: Fields, turns: Turns) -> None:
 
 
 def _data_type(part: Fields) -> Any:
-    data, metadata = part.look("data"), part.look("metadata")
-    marked = metadata.get("adk_type") if isinstance(metadata, dict) else None
-    return marked or (data.get("type") if isinstance(data, dict) else None)
+    return dig(part.look("metadata"), "adk_type") or dig(part.look("data"), "type")
 
 
 def _part(part: Fields, turns: Turns) -> list[ContentBlock]:
@@ -271,3 +268,112 @@ def _call_or_result(data: Fields, kind: str, turns: Turns) -> ToolUseBlock | Too
     if isinstance(failed, str) and content is None:
         content = failed
     return turns.result(native_id, name, text_blocks(content), is_error=bool(failed))
+
+
+_MCP = "mcp"
+
+
+@typed_errors
+def from_mcp(document: Any) -> list[Message]:
+    """Read messages of sampling, a request with them or its result, the result of a prompt, or that of a tool.
+
+    A frame of JSON-RPC around one of them is opened. Raises FormatError, with a path.
+    """
+    turns = Turns()
+    for fields in iter_fields(parse_json_or_lines(document, format_name=_MCP), _MCP):
+        if "jsonrpc" in fields:
+            fields.ignore("jsonrpc", "id", "method")
+            inner = fields.object("params", "result")
+            if inner is None:
+                raise FormatError("a frame of MCP without params or result holds no message", path=fields.path)
+            _entry(inner, turns)
+        else:
+            _entry(fields, turns)
+    return turns.messages
+
+
+def _entry(fields: Fields, turns: Turns) -> None:
+    fields.ignore("_meta", "resultType")
+    if "messages" in fields:
+        drop_tools(fields)
+        fields.ignore("description")  # of the prompt, for people
+        for name in words_of(_MCP).skipped["options"]:
+            fields.drop(name, f"a history has no options of a request: {name!r} is left out")
+        if (system := fields.text("systemPrompt")) is not None:
+            turns.add(Role.SYSTEM, text_blocks(system), f"{fields.path}.systemPrompt")
+        for message in fields.objects("messages"):
+            message.ignore("_meta")
+            _mcp_message(message, turns)
+    elif "role" in fields:
+        _mcp_message(fields, turns)
+    elif isinstance(fields.look("content"), list):
+        turns.start(Role.TOOL, has_results=True)
+        turns.add(Role.TOOL, [_mcp_result(fields, None, turns)], fields.path)
+    else:
+        raise FormatError("this is neither a message nor a result of MCP", path=fields.path)
+
+
+def _mcp_message(message: Fields, turns: Turns) -> None:
+    role = message.role(words_of(_MCP).roles)
+    is_one = isinstance(message.look("content"), Mapping)  # or a list of parts
+    parts = [inner_fields(message, "content")] if is_one else message.objects("content")
+    turns.start(role, has_results=any(part.look("type") == "tool_result" for part in parts))
+    blocks = [_mcp_part(part, turns) for part in parts]
+    stop = words_of(_MCP).stops.get(message.text("stopReason") or "")
+    metadata = {"model": message.text("model"), "stop_reason": stop_after(blocks, stop)}
+    turns.add(role, blocks, message.path, metadata=metadata if role is Role.ASSISTANT else None)
+
+
+def _mcp_part(part: Fields, turns: Turns) -> ContentBlock:
+    kind = part.text("type") or ""
+    for name in ("annotations", "_meta"):
+        part.drop(name, "notes on a part for a program or its user are left out")
+    match kind:
+        case "text":
+            return TextBlock(text=part.required_text("text"))
+        case "image" | "audio":
+            return media_block("base64", part.required_text("data"), part.text("mimeType"), kind=kind)
+        case "tool_use":
+            return turns.call(part.text("id"), part.required_text("name"), part.take("input"))
+        case "tool_result":
+            return _mcp_result(part, part.text("toolUseId"), turns)
+        case "resource":
+            return _resource(part)
+        case "resource_link":
+            uri = part.required_text("uri")
+            for name in ("mimeType", "description", "title", "size"):
+                part.drop(name, f"a reference to a resource has no {name}: left out")
+            return ResourceRefBlock(
+                resource_request_id=f"rr_{new_ulid()}",
+                uri=uri,
+                name=part.text("name"),
+                resource_type="file" if uri.startswith("file:") else "uri",
+            )
+        case _:
+            return provider_block(_MCP, to_text(kind), {"type": kind, **part.whole()})
+
+
+def _resource(part: Fields) -> ContentBlock:
+    native = part.object("resource")
+    if native is None:
+        raise part.fault("resource", "is missing")
+    native.ignore("_meta")
+    uri, blob = native.required_text("uri"), native.text("blob")
+    return ResourceBlock(
+        resource_request_id=f"rr_{new_ulid()}",
+        uri=uri,
+        resource_type="blob" if blob is not None else "file" if uri.startswith("file:") else "uri",
+        content=native.text("text") if blob is None else None,
+        blob=blob,
+        mime_type=native.text("mimeType"),
+    )
+
+
+def _mcp_result(part: Fields, native_id: str | None, turns: Turns) -> ContentBlock:
+    is_error = part.flag("isError")
+    content = [_mcp_part(each, turns) for each in part.objects("content")]
+    if content:
+        part.drop("structuredContent", "a result has no structured form next to its content: left out")
+    else:
+        content = text_blocks(part.take("structuredContent"))
+    return turns.result(native_id, None, content, is_error=is_error)

@@ -11,28 +11,12 @@ from typing import Any
 from dragoman.formats.chatml import START
 from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.a2a import is_task
+from dragoman.formats.importers.agent_protocols import is_task
 from dragoman.formats.importers.langchain_runs import is_checkpoint
 from dragoman.formats.importers.llm_documents import is_report
 from dragoman.formats.importers.templates import START as HARMONY_START
 from dragoman.formats.importers.templates import template_of
-from dragoman.formats.importers.traces import iter_spans
-from dragoman.formats.reading.entry_marks import (
-    ENTRY_MARKS,
-    Entry,
-    chat_objection,
-    has_gen_ai_attributes,
-    is_anthropic_batch_row,
-    is_chatgpt,
-    is_finetuning_row,
-    is_google_adk,
-    is_mcp_result,
-    is_openai_batch_row,
-    is_openinference,
-    is_row,
-    is_without_ids,
-    parts_of,
-)
+from dragoman.formats.reading.entry_marks import Entry, Rule, marks_of, named, rules_of
 
 SESSION = "dragoman_session"
 """The key that identifies a dumped session."""
@@ -128,24 +112,20 @@ def is_conversation(document: Any) -> bool:
         return any(isinstance(each, Mapping) for each in document)
     if not isinstance(document, Mapping):
         return False
-    if any(fits(document) for name, fits in _OBJECTS if name not in _STEPS):
+    if any(each.fits(document) for each in marks_of("objects") if not each.is_step):
         return True
-    is_whole = isinstance(document.get("messages"), list) or is_row(document) or is_finetuning_row(document)
-    return is_whole and "role" not in document
-
-
-_STEPS = ("otel", "openinference", "message-body")
-"""Formats whose object is a step of a conversation, or one message."""
+    is_row = named("row")(document) or named("finetuning_row")(document)
+    return (is_row or isinstance(document.get("messages"), list)) and "role" not in document
 
 
 def _identify_object(document: Entry) -> Detection:
-    for name, fits in _OBJECTS:
-        if fits(document):
-            return Detection(name)
+    for each in marks_of("objects"):
+        if each.fits(document):
+            return Detection(each.format)
     entries = document.get("messages")
     if not isinstance(entries, list):
         return _identify_list([document])
-    if "model" not in document and is_finetuning_row(document):
+    if "model" not in document and named("finetuning_row")(document):
         return Detection("openai-finetuning")
     found = _identify_list(entries)
     if found.format == "openai-chat" and "system" in document:
@@ -165,20 +145,20 @@ def _identify_list(document: Sequence[Any]) -> Detection:
         return Detection(None, None, "there is no entry")
     first = entries[:_MAX_ENTRIES]
     closest: Detection | None = None
-    for mark in ENTRY_MARKS:
-        if not any(map(mark.has, first)):
+    for mark in marks_of("entries"):
+        if not any(map(mark.fits, first)):
             continue
-        objection = _first_objection(entries, mark.objection)
-        if objection is None and mark.name == "hf":
+        objection = _first_objection(entries, mark.rules)
+        if objection is None and mark.format == "hf":
             objection = _row_objection(first)
         if objection is None:
             has_tool_role = any(entry.get("role") == "tool" for entry in entries)
             # Anthropic's lists do not have this role.
-            return Detection("umf" if mark.name == "anthropic" and has_tool_role else mark.name)
-        closest = closest or Detection(None, mark.name, objection)
-    objection = _first_objection(entries, chat_objection)
+            return Detection("umf" if mark.format == "anthropic" and has_tool_role else mark.format)
+        closest = closest or Detection(None, mark.format, objection)
+    objection = _first_objection(entries, rules_of("chat"))
     if objection is None:
-        return Detection("hf" if any(map(is_without_ids, entries)) else "openai-chat")
+        return Detection("hf" if any(map(named("without_ids"), entries)) else "openai-chat")
     has_roles = any("role" in entry for entry in entries)
     return closest or Detection(None, "openai-chat" if has_roles else None, objection)
 
@@ -193,100 +173,10 @@ def _row_objection(rows: Sequence[Entry]) -> str | None:
     return None
 
 
-def _first_objection(entries: Sequence[Entry], objection: Callable[[Entry], str | None]) -> str | None:
+def _first_objection(entries: Sequence[Entry], rules: Sequence[Rule]) -> str | None:
     """Return why the first entry that does not fit is not of the format, with its path; None if all fit."""
-    reasons = ((index, objection(entry)) for index, entry in enumerate(entries))
-    return next((f"{reason} ($[{index}])" for index, reason in reasons if reason is not None), None)
-
-
-def _is_trace(document: Entry) -> bool:
-    if any(name in document for name in ("resourceSpans", "resourceLogs")):
-        return True
-    spans = document.get("spans")
-    records = [document, *(spans if isinstance(spans, list) else ())]
-    return any(isinstance(record, Mapping) and has_gen_ai_attributes(record) for record in records[:_MAX_ENTRIES])
-
-
-def _is_openinference(document: Entry) -> bool:
-    if "attributes" in document:
-        return is_openinference(document)
-    spans = (span for _, (span, _) in zip(range(_MAX_ENTRIES), iter_spans(document, "$"), strict=False))
-    return any(map(is_openinference, spans))
-
-
-def _has_list(value: Any, name: str) -> bool:
-    return isinstance(value, Mapping) and isinstance(value.get(name), list)
-
-
-_OBJECTS: tuple[tuple[str, Callable[[Entry], bool]], ...] = (
-    ("session", lambda document: SESSION in document),
-    ("vcr", lambda document: "interactions" in document or "http_interactions" in document),
-    ("chatgpt", is_chatgpt),
-    ("openinference", _is_openinference),
-    ("otel", _is_trace),
-    (
-        "autogen",  # the state of a team, or of an agent
-        lambda document: (
-            isinstance(document.get("agent_states"), Mapping) and str(document.get("type")).endswith("State")
-        ) or _has_list(document.get("llm_context"), "messages"),
-    ),
-    (
-        "llama-index",
-        lambda document: document.get("class_name") == "SimpleChatStore"
-        or ("chat_store" in document and "token_limit" in document),
-    ),
-    (
-        "google-adk",
-        lambda document: isinstance(document.get("events"), list)
-        and ("appName" in document or "app_name" in document or any(map(is_google_adk, parts_of(document, "events")))),
-    ),
-    ("langgraph", lambda document: isinstance(document.get("channel_values"), Mapping)),
-    (
-        "mcp",
-        lambda document: "jsonrpc" in document
-        and isinstance(inner := document.get("params", document.get("result")), Mapping)
-        and ("messages" in inner or "content" in inner),
-    ),
-    ("mcp", is_mcp_result),
-    (
-        "a2a",
-        lambda document: "status" in document and ("history" in document or "artifacts" in document)
-        and ("contextId" in document or "context_id" in document or document.get("kind") == "task"),
-    ),
-    ("llm-json", lambda document: _has_list(document.get("prompt"), "messages") and "model" in document),
-    (
-        "openai-batch",
-        lambda document: all(
-            isinstance(row := document.get(name), Mapping) and is_openai_batch_row(row) for name in ("input", "output")
-        ),
-    ),
-    ("openai-batch", is_openai_batch_row),
-    ("anthropic-batch", is_anthropic_batch_row),
-    (
-        "anthropic-batch",  # a request next to its reply
-        lambda document: isinstance(document.get("request"), Mapping)
-        and isinstance(reply := document.get("response"), Mapping) and reply.get("type") == "message",
-    ),
-    (
-        "anthropic-batch",
-        lambda document: any(map(is_anthropic_batch_row, parts_of(document, "requests"))),
-    ),
-    ("openai-finetuning", lambda document: "preferred_output" in document),
-    ("google", lambda document: "contents" in document),
-    ("openai", lambda document: isinstance(document.get("input"), (str, list))),
-    (
-        "litellm",
-        lambda document: "choices" in document
-        or ("messages" in document and isinstance(document.get("response"), Mapping)),
-    ),
-    (
-        "anthropic",
-        lambda document: document.get("type") == "message" and document.get("role") == "assistant"
-        and isinstance(document.get("content"), list) and "stop_reason" in document,
-    ),
-    (
-        "message-body",
-        lambda document: isinstance(document.get("parts"), list) and "role" not in document and "kind" not in document,
-    ),
-)  # fmt: skip
-"""What only the object of one format is, in the order in which they are tried."""
+    for index, entry in enumerate(entries):
+        for rule in rules:
+            if (reason := rule.objection(entry)) is not None:
+                return f"{reason} ($[{index}])"
+    return None

@@ -1,4 +1,4 @@
-"""The logs of coding agents: Claude Code and the Codex CLI.
+"""What applications for people keep: the logs of Claude Code and of the Codex CLI, and the export of ChatGPT.
 
 The logs of Claude Code: JSON lines, in which each line is an event with the id of the one before.
 
@@ -9,6 +9,11 @@ The logs of the Codex CLI: JSON lines (``rollout-*.jsonl``) with the items of Op
 
 A line has a type and a payload; in older versions it is the item itself. Events for the screen repeat the items and are
 skipped, apart from counts of tokens. Source: https://github.com/openai/codex, codex-rs/protocol.
+
+The export of ChatGPT: ``conversations.json``, in which each conversation is a tree of messages.
+
+The branch that the user saw last is read. A call of one of ChatGPT's own tools is a message of the assistant whose
+recipient is the tool. The layout is not documented.
 """
 
 from collections.abc import Iterator
@@ -16,32 +21,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.canonical.blocks import ContentBlock, ThinkingBlock
+from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import copy_json_at, parse_json_or_lines
+from dragoman.formats.document import copy_json_at, dig, parse, parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.native import read_request
-from dragoman.formats.reading.blocks import build_usage, text_blocks
-from dragoman.formats.reading.fields import Fields, RowNames, iter_fields, source_losses, typed_errors
-from dragoman.formats.reading.turns import STOP_WORDS, Turns, read_time
+from dragoman.formats.reading.blocks import build_usage, media_block, provider_block, text_blocks, to_text
+from dragoman.formats.reading.fields import Fields, RowNames, iter_fields, source_losses, take_counts, typed_errors
+from dragoman.formats.reading.turns import Turns, read_time
+from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
 
 FORMAT = "claude-code"
 _PROVIDER = "anthropic"
-_STOP_REASONS = {**STOP_WORDS, "stop_sequence": StopReason.STOP_SEQUENCE, "pause_turn": StopReason.PAUSE}
-_KNOWN = frozenset(
-    {
-        "type", "message", "uuid", "parentUuid", "timestamp", "sessionId", "isSidechain", "userType", "cwd", "version",
-        "gitBranch", "requestId", "toolUseResult", "isMeta", "slug", "agentId", "thinkingMetadata", "todos",
-        "permissionMode", "isCompactSummary", "isVisibleInTranscriptOnly", "logicalParentUuid", "promptId",
-        "entrypoint",
-        "sourceToolAssistantUUID", "sourceToolUseID", "isApiErrorMessage", "error", "level", "subtype", "teamName",
-        "content", "summary", "leafUuid", "messageId", "snapshot", "isSnapshotUpdate", "operation", "toolUseID",
-        "parentToolUseID", "data", "customTitle", "tag", "compactMetadata", "hookCount", "hookInfos", "hookErrors",
-        "preventedContinuation", "stopReason", "hasOutput", "durationMs", "attachment",
-    }
-)  # fmt: skip
-"""Places, versions and states of the program, and its own copies of results."""
 _EVENTS = frozenset({"user", "assistant"})
 
 
@@ -87,7 +80,7 @@ def _entries(data: Any) -> Iterator[_Entry]:
             reason = f"a line of the type {str(kind)[:40]!r} is not a message: left out"
             source_losses().add(line.path, reason, severity=Severity.INFO)
             for field_name in line.whole():
-                if field_name not in _KNOWN:
+                if field_name not in words_of(FORMAT).skipped["line"]:
                     source_losses().add_field(line.path, field_name, FORMAT)
             continue
         content = message.take("content")
@@ -109,10 +102,10 @@ def _entries(data: Any) -> Iterator[_Entry]:
             entry.metadata = {
                 "model": f"{_PROVIDER}:{name}" if name else None,
                 "usage": _usage(usage) if usage is not None else None,
-                "stop_reason": _STOP_REASONS.get(message.text("stop_reason") or ""),
+                "stop_reason": words_of(FORMAT).stops.get(message.text("stop_reason") or ""),
             }
         message.ignore("type", "stop_sequence", "container", "context_management", "stop_details")
-        line.ignore(*_KNOWN)
+        line.skip("line")
         yield entry
 
 
@@ -199,23 +192,10 @@ def _read(entries: list[_Entry]) -> list[Message]:
 
 
 def _usage(usage: Fields) -> Usage | None:
-    cached = usage.count("cache_read_input_tokens") or 0
-    written = usage.count("cache_creation_input_tokens") or 0
-    details = usage.object("cache_creation")
-    hour = details.count("ephemeral_1h_input_tokens") if details is not None else None
     tier = usage.take("service_tier")
-    found = build_usage(
-        (usage.count("input_tokens") or 0) + cached + written,
-        usage.count("output_tokens"),
-        cached=cached,
-        written=written,
-        cache_creation_1h_input_tokens=hour,
-        service_tier=tier if isinstance(tier, str) else None,
-    )
-    usage.ignore("server_tool_use", "inference_geo", "speed", "iterations", "output_tokens_details")
-    if details is not None:
-        details.ignore("ephemeral_5m_input_tokens")
-    return found
+    counts = take_counts(usage)
+    counts["prompt"] = sum(counts[name] or 0 for name in ("prompt", "cached", "written"))
+    return build_usage(**counts, service_tier=tier if isinstance(tier, str) else None)
 
 
 _CODEX = "codex"
@@ -247,7 +227,9 @@ def from_codex(document: Any) -> list[Message]:
             elif kind == "session_meta":
                 _instructions(event, turns)
             elif kind == "event_msg" and event.look("type") == "token_count":
-                usage = _codex_usage(event)
+                info = event.object("info")
+                last = info.object("last_token_usage") if info is not None else None
+                usage = build_usage(**take_counts(last)) if last is not None else None
                 usages += [(len(items), usage)] if usage is not None else []
             if kind == "compacted":
                 reason = "the log was compacted here: the messages before are kept, the summary is left out"
@@ -275,22 +257,9 @@ def _item(line: Fields) -> tuple[dict[str, Any], str] | None:
 def _instructions(fields: Fields, turns: Turns) -> None:
     """Add the instructions that Codex sends with each request."""
     base = fields.look("base_instructions")
-    text = base.get("text") if isinstance(base, dict) else fields.look("instructions")
+    text = dig(base, "text") if isinstance(base, dict) else fields.look("instructions")
     if isinstance(text, str) and text:
         turns.add(Role.SYSTEM, text_blocks(text), fields.path)
-
-
-def _codex_usage(event: Fields) -> Usage | None:
-    info = event.object("info")
-    last = info.object("last_token_usage") if info is not None else None
-    if last is None:
-        return None
-    return build_usage(
-        last.count("input_tokens"),
-        last.count("output_tokens"),
-        cached=last.count("cached_input_tokens"),
-        reasoning_tokens=last.count("reasoning_output_tokens"),
-    )
 
 
 def _with_usage(read: list[Message], items: list[dict[str, Any]], usages: list[tuple[int, Usage]]) -> list[Message]:
@@ -312,3 +281,132 @@ def _with_usage(read: list[Message], items: list[dict[str, Any]], usages: list[t
             metadata = message.metadata.model_copy(update={"usage": usage})
             found[replies[number - 1]] = message.model_copy(update={"metadata": metadata})
     return found
+
+
+_CHATGPT = "chatgpt"
+_POINTERS = {
+    "image_asset_pointer": "image",
+    "audio_asset_pointer": "audio",
+    "video_container_asset_pointer": "video",
+}
+_EVERYONE = "all"
+
+
+@typed_errors
+def from_chatgpt(document: Any) -> list[Conversation]:
+    """Return each conversation of an export, by its id. Raises FormatError, with a path."""
+    names = RowNames()
+    found = []
+    for native in iter_fields(parse(document, format_name=_CHATGPT), _CHATGPT):
+        if not isinstance(native.look("mapping"), dict):
+            raise FormatError("a conversation of ChatGPT must have a mapping", path=native.path)
+        name = names.next(native.look("conversation_id") or native.look("id"))
+        found.append(Conversation(name, _ConversationReader(native, name).read()))
+        native.skip("settings")
+    return found
+
+
+def _has_content(message: Any) -> bool:
+    """Whether a message is more than the hidden ones at the root of each conversation."""
+    parts = dig(message, "content", "parts")
+    has_parts = any(parts) if isinstance(parts, list) else False
+    return has_parts or any(dig(message, "content", name) for name in ("text", "thoughts", "content"))
+
+
+class _ConversationReader:
+    def __init__(self, native: Fields, name: str) -> None:
+        mapping = native.object("mapping")
+        assert mapping is not None
+        self._nodes = mapping
+        self._current = native.text("current_node")
+        self._turns = Turns(name)
+
+    def read(self) -> list[Message]:
+        nodes = self._branch()
+        for node in nodes:
+            message = node.object("message")
+            if message is not None:
+                self._message(message)
+        for node in nodes:
+            node.ignore("id", "children")
+        others = sum(
+            isinstance(node, dict) and _has_content(node.get("message")) for node in self._nodes.whole().values()
+        ) - sum(_has_content(node.look("message")) for node in nodes)
+        if others > 0:
+            reason = "other branches of the conversation are left out"
+            source_losses().add(self._nodes.path, reason, severity=Severity.INFO)
+        return self._turns.messages
+
+    def _branch(self) -> list[Fields]:
+        """Return the nodes from the root to the current one. Raises FormatError for a circle or a missing node."""
+        name = self._current
+        for each, native in self._nodes.whole().items() if name is None else ():
+            if isinstance(native, dict) and not native.get("children"):
+                name = each  # an export without a current node: the last one without children
+        found: dict[str, Fields] = {}
+        while name is not None:
+            node = self._nodes.object(name)
+            if node is None or name in found:
+                problem = "is missing" if node is None else "is its own ancestor"
+                raise FormatError(f"the node {name[:80]!r} {problem}", path=self._nodes.path)
+            found[name] = node
+            name = node.text("parent")
+        return list(found.values())[::-1]
+
+    def _message(self, message: Fields) -> None:
+        author = message.object("author")
+        if author is None:
+            raise message.fault("author", "is missing")
+        role = author.role(words_of(_CHATGPT).roles)
+        content = message.object("content")
+        blocks = self._content(content) if content is not None else []
+        recipient = message.text("recipient") or _EVERYONE
+        self._turns.start(role, has_results=role is Role.TOOL)
+        metadata: dict[str, Any] | None = None
+        if role is Role.ASSISTANT:
+            model = dig(message.look("metadata"), "model_slug")
+            metadata = {"model": model if isinstance(model, str) and model else None}
+            if recipient != _EVERYONE:
+                arguments = "".join(to_text(getattr(block, "text", "")) for block in blocks)
+                blocks = [self._turns.call(None, recipient, arguments)]
+        elif role is Role.TOOL:
+            blocks = [self._turns.result(None, author.text("name"), blocks)]
+        elif not blocks:
+            message.ignore("create_time")
+            message.skip("message")
+            return  # hidden messages without content stand at the root of each conversation
+        self._turns.add(
+            role, blocks, message.path, metadata=metadata, created_at=read_time(message.take("create_time"))
+        )
+        message.skip("message")
+        author.ignore("name", "metadata")
+
+    def _content(self, content: Fields) -> list[ContentBlock]:
+        kind = content.text("content_type") or ""
+        match kind:
+            case "text" | "multimodal_text":
+                return [block for item, path in content.items("parts") for block in self._item(item, path)]
+            case "code" | "execution_output" | "system_error" | "tether_quote":
+                content.ignore("language", "response_format_name", "name")
+                return text_blocks(content.take("text"))
+            case "thoughts":
+                content.ignore("source_analysis_msg_id")
+                thoughts = content.objects("thoughts")
+                for thought in thoughts:
+                    thought.ignore("summary", "chunks", "finished")
+                return [ThinkingBlock(text=to_text(thought.take("content"))) for thought in thoughts]
+            case _:
+                return [provider_block(_CHATGPT, kind, content.whole())]
+
+    def _item(self, item: Any, path: str) -> list[ContentBlock]:
+        if not isinstance(item, dict):
+            return text_blocks(item)
+        kind = to_text(item.get("content_type"))
+        pointer = item.get("asset_pointer")
+        if kind == "audio_transcription":
+            return text_blocks(item.get("text"))
+        if kind in _POINTERS and isinstance(pointer, str):
+            source_losses().add(path, "the export holds the file next to the conversation: only its id is read",
+                                kind=LossKind.MEDIA)  # fmt: skip
+            return [media_block("file_id", pointer, kind=_POINTERS[kind], owner=_CHATGPT)]
+        return [provider_block(_CHATGPT, kind, item)]
