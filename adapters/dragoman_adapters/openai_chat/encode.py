@@ -100,6 +100,7 @@ def _apply_note(value: dict[str, Any], note: Note) -> dict[str, Any]:
     return apply_diff(value, note)
 
 
+_ROLES = {role: role.value for role in Role}
 _NO_NOTE: Note = {}
 _TEXT_FIELDS = {"type", "text"}
 PiecesByField = dict[str, list[Any]]
@@ -132,7 +133,7 @@ def encode_messages(request: RequestBuilder, dialect: Dialect, turns: Sequence[T
         if turn.role is Role.TOOL:
             encoded += _encode_tool_results(request, turn, names, dialect)
             continue
-        if dialect.tool_name and not turn.plain:
+        if dialect.tool_name and turn.text is None:
             names |= {block.id: block.name for block in turn.blocks if isinstance(block, ToolUseBlock)}
         message_object = _encode_turn(request, turn, dialect)
         if request.options.prompt_cache:
@@ -157,10 +158,9 @@ def _content_parts(message: Mapping[str, Any]) -> list[Any]:
 
 def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[str, Any]:
     if (text := turn.plain_text(request.provider)) is not None:
-        return {"role": turn.role.value, "content": text}
+        return {"role": _ROLES[turn.role], "content": text}
     if turn.is_simple(request.provider):
-        pieces = encode_pieces([(block, _NO_NOTE) for block in turn.blocks], request.tool_id, dialect)
-        return _encode_pieces(request, turn, pieces, {}, dialect)
+        return _encode_simple(request, turn, dialect)
     # A synthetic turn, or one with another role now, does not have the message's notes.
     raw = turn.raw(request.provider) if turn.role is turn.message.role else {}
     marked = cache_marks.find_marked(request, turn)
@@ -177,12 +177,23 @@ def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[
     return cache_marks.mark_message(request, encoded) if marked else encoded
 
 
+def _encode_simple(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[str, Any]:
+    """Encode a simple turn: texts, and calls after them."""
+    pieces: PiecesByField = {}
+    for block in turn.blocks:
+        if type(block) is TextBlock:
+            pieces.setdefault("content", []).append({"type": "text", "text": block.text})
+        elif type(block) is ToolUseBlock:
+            pieces.setdefault("tool_calls", []).append(_encode_tool_call(block, _NO_NOTE, request.tool_id, dialect)[1])
+    return _encode_pieces(request, turn, pieces, {}, dialect)
+
+
 def _encode_pieces(
     request: RequestBuilder, turn: Turn, pieces: PiecesByField, raw: Note, dialect: Dialect
 ) -> dict[str, Any]:
     if dialect.reasoning_required and "tool_calls" in pieces and options.may_reason(request):
         pieces.setdefault(dialect.reasoning_fields[0], [""])
-    return encode_message(turn.role.value, pieces, raw, dialect)
+    return encode_message(_ROLES[turn.role], pieces, raw, dialect)
 
 
 def _blocks_with_notes(turn: Turn, raw: Note) -> Iterator[tuple[ContentBlock, Note]]:
@@ -288,6 +299,8 @@ def _encode_content(role: str, pieces: PiecesByField, raw: Note, dialect: Dialec
         return "" if pieces.keys().isdisjoint(("tool_calls", "function_call", "refusal")) else None
     if (raw and raw.get("list")) or (len(values) > 1 and role in dialect.part_roles):
         return values
+    if len(values) == 1 and (value := values[0]).keys() == _TEXT_FIELDS:
+        return value["text"]
     if any(value.keys() != _TEXT_FIELDS for value in values):
         return values
     return "\n".join([value["text"] for value in values])

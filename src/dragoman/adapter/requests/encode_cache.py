@@ -83,6 +83,13 @@ class EncodedPrefix:
     ) -> "EncodedPrefix":  # fmt: skip
         """Return the prefix with more messages, their items as JSON, their losses, and the adapter's state after
         them."""
+        calls: list[str] = []
+        noted: list[Message] = []
+        for message in messages:  # one loop, because it reads the whole history
+            if message.role is Role.ASSISTANT:
+                calls += [block.id for block in message.content if type(block) is ToolUseBlock]
+                if has_prefix_note(message):
+                    noted.append(message)
         return replace(
             self,
             tool_ids=tool_ids,
@@ -90,17 +97,8 @@ class EncodedPrefix:
             messages=(*self.messages, *messages),
             json_chunks=(*self.json_chunks, *chunks),
             losses=(*self.losses, *losses),
-            keys=self.keys.with_calls(
-                block.id
-                for message in messages
-                if message.role is Role.ASSISTANT
-                for block in message.content
-                if isinstance(block, ToolUseBlock)
-            ),
-            with_prefix_note=(
-                *self.with_prefix_note,
-                *[each for each in messages if each.metadata.provider_raw and has_prefix_note(each)],
-            ),
+            keys=self.keys.with_calls(calls),
+            with_prefix_note=(*self.with_prefix_note, *noted),
             encoder_state=deepcopy(encoder_state),
         )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import CriticalLossError, ProjectionError
-from dragoman.adapter.facts.capabilities import AdapterCapabilities
+from dragoman.adapter.facts.capabilities import AdapterCapabilities, ToolIdRule
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.options import AdapterOptions, UsedOptions
 from dragoman.adapter.requests import block_fields
@@ -97,6 +97,7 @@ class RequestBuilder:
     encoder_state: dict[str, Any] = field(default_factory=dict)
     """The encoder's state between two stretches of turns; stored with the cached prefix."""
     provider: str = field(init=False)
+    tool_id_rule: ToolIdRule = field(init=False)
     used: UsedOptions = field(init=False)
     """The options to take from: what is left at the end is a loss. ``options`` is for looking alone."""
     holds_budgets: bool = True
@@ -113,6 +114,7 @@ class RequestBuilder:
     def __post_init__(self) -> None:
         self.provider = self.target.provider
         self.used = UsedOptions(self.options)
+        self.tool_id_rule = self.target.capabilities.tool_id_rule
 
     def split_instructions(self) -> tuple[Sequence[Turn], Sequence[Turn]]:
         """Split off the leading instructions. A message that was read from inside the list stays there."""
@@ -133,7 +135,7 @@ class RequestBuilder:
         rest = turns[lead_count:]
         self.at_list_start = not (lead_count or self.prefix.messages)
         # A few short texts are encoded again with each request: that costs less than a longer prefix, another object.
-        few = len(rest) <= _FEW and all(turn.plain and len(turn.blocks[0].text) <= _SHORT for turn in rest)  # type: ignore[union-attr]  # a plain turn is one text
+        few = len(rest) <= _FEW and all(turn.text is not None and len(turn.text) <= _SHORT for turn in rest)
         cached_turns = 0 if few else self._extend_prefix(rest, encode)
         items = encode(rest[cached_turns:])
         if not self.prefix.json_chunks:
@@ -202,7 +204,7 @@ class RequestBuilder:
 
     def tool_id(self, key: str) -> str:
         """Return the provider's id of a call."""
-        return self.context.tool_ids.id_for(key, self.provider, self.target.capabilities.tool_id_rule)
+        return self.context.tool_ids.id_for(key, self.provider, self.tool_id_rule)
 
     def restore_block(self, turn: Turn, index: int, encoded: Mapping[str, Any]) -> dict[str, Any]:
         """Restore what the provider's own block held beyond our encoding."""
