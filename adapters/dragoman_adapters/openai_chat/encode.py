@@ -129,16 +129,17 @@ def encode_messages(request: RequestBuilder, dialect: Dialect, turns: Sequence[T
     """Encode one message for each turn, and one for each tool result."""
     encoded: list[dict[str, Any]] = []
     names: dict[str, str] = {}
+    names_tools, alternates, marks = dialect.tool_name, dialect.alternating, request.options.prompt_cache
     for turn in turns:
         if turn.role is Role.TOOL:
             encoded += _encode_tool_results(request, turn, names, dialect)
             continue
-        if dialect.tool_name and turn.text is None:
+        if names_tools and turn.text is None:
             names |= {block.id: block.name for block in turn.blocks if isinstance(block, ToolUseBlock)}
         message_object = _encode_turn(request, turn, dialect)
-        if request.options.prompt_cache:
+        if marks:
             message_object = cache_marks.mark_instructions(request, turn, message_object)
-        if dialect.alternating and encoded and encoded[-1]["role"] == message_object["role"]:
+        if alternates and encoded and encoded[-1]["role"] == message_object["role"]:
             reason = "neighbouring messages of one role are sent as one"
             request.record_loss(LossKind.FLATTENED, reason, Severity.INFO)
             encoded[-1] = {

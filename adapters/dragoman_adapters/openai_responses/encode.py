@@ -390,7 +390,7 @@ def _encode_messages(
     items: list[dict[str, Any]] = []
     for turn in turns:
         if (text := turn.plain_text(request.provider)) is not None:
-            items.append(_encode_message_item(turn.role, turn.message.channel, text))
+            items.append(_encode_message_item(turn.role, None, text))
         else:
             items += _encode_turn(request, turn)
         if ends is not None:

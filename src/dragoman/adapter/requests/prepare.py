@@ -170,8 +170,6 @@ def is_usual(turns: Sequence[Turn], target: Target, keys: CallKeys) -> bool:
     open_calls = rounds.open_calls
     for turn in turns:
         role = turn.role
-        if turn.message.channel is not None:
-            return False
         if turn.text is None:
             if not rounds.follow(turn):
                 return False

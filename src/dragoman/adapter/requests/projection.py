@@ -204,7 +204,7 @@ class _Projector:
         """Replace unsupported roles: developer becomes system, a late system message becomes the user's."""
         leading = True
         for turn in turns:
-            if turn.text is not None and turn.role in CONVERSATION_ROLES and turn.message.channel is None:
+            if turn.text is not None and turn.role in CONVERSATION_ROLES:
                 leading = False
                 yield turn
                 continue

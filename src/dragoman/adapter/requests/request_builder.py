@@ -180,7 +180,7 @@ class RequestBuilder:
         self.prefix = self.prefix.extend(
             context.tool_ids,
             encoding_options(self.options),
-            messages,
+            turns if self.usual else [Turn.of(message) for message in messages],
             chunks,
             [*new_losses, *self.losses[mark:]],
             self.encoder_state,

@@ -22,8 +22,8 @@ class Turn:
     ``origins[i]`` is the index in ``message.content`` that ``blocks[i]`` came from, or SYNTHETIC. Turns
     are immutable.
 
-    ``text`` is that of a turn which is nothing else: one text that is not blank, without citations and markers of a
-    cache, so most kinds of loss cannot occur in it. It is None for all other turns.
+    ``text`` is that of a turn which is nothing else: one text that is not blank, without citations, markers of a cache
+    and a channel, so most kinds of loss cannot occur in it. It is None for all other turns.
     """
 
     message: Message
@@ -42,14 +42,14 @@ class Turn:
         fields = message.__dict__  # a model looks for each attribute in all its classes first
         role, content, metadata = fields["role"], fields["content"], fields["metadata"].__dict__
         notes = metadata["provider_raw"]
-        count, is_marked = len(content), bool(metadata["cache_breakpoints"])
-        if count == 1 and type(block := content[0]) is TextBlock and not block.citations and not is_marked:
+        count, is_special = len(content), bool(metadata["cache_breakpoints"]) or fields["channel"] is not None
+        if count == 1 and not is_special and type(block := content[0]) is TextBlock and not block.citations:
             text = block.text
             if text and not text.isspace():
                 return cls(message, role, content, _FIRST_ORIGIN, text, notes)
         origins = _FIRST_ORIGIN if count == 1 else _TWO_ORIGINS if count == 2 else tuple(range(count))
         turn = cls(message, role, content, origins, None, notes)
-        turn._survey = (False, False) if is_marked else _survey(content)
+        turn._survey = (False, False) if is_special else _survey(content)
         return turn
 
     @classmethod
@@ -74,14 +74,15 @@ class Turn:
     def ordinary(self) -> bool:
         """Whether the turn is nothing but texts, calls and results of texts, all with words.
 
-        Such a turn has no thinking, media or native blocks, nothing empty, and no markers of a cache.
+        Such a turn has no thinking, media or native blocks, nothing empty, no markers of a cache and no channel.
         """
         return (self._survey or self._look())[0]
 
     @property
     def portable(self) -> bool:
         """Whether every wire supports all that the blocks hold, as for most turns: texts without citations, then calls
-        with arguments that are objects, or results of one text each that are not errors; and no markers of a cache."""
+        with arguments that are objects, or results of one text each that are not errors. It has no markers of a cache
+        and no channel."""
         return (self._survey or self._look())[1]
 
     def is_simple(self, provider: str, layout: frozenset[str] | None = None) -> bool:
@@ -95,9 +96,9 @@ class Turn:
         return (self._survey or self._look()) == _SIMPLE
 
     def _look(self) -> tuple[bool, bool]:
-        """Return what `_survey` does, of a turn that may have markers of a cache, and keep it."""
-        is_marked = self.message.metadata.cache_breakpoints
-        self._survey = survey = (False, False) if is_marked else _survey(self.blocks)
+        """Return what `_survey` does, of a turn that may have markers of a cache or a channel, and keep it."""
+        is_special = self.message.metadata.cache_breakpoints or self.message.channel is not None
+        self._survey = survey = (False, False) if is_special else _survey(self.blocks)
         return survey
 
     @property
