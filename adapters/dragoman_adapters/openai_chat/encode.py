@@ -101,7 +101,6 @@ def _apply_note(value: dict[str, Any], note: Note) -> dict[str, Any]:
 
 
 _ROLES = {role: role.value for role in Role}
-_NO_NOTE: Note = {}
 _TEXT_FIELDS = {"type", "text"}
 PiecesByField = dict[str, list[Any]]
 """The encoded pieces of a message's blocks, by the message's field."""
@@ -174,27 +173,32 @@ def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[
         if _should_send(request, turn, index, note, dialect)
     ]
     request.record_moved_texts(turn, thinking_first=not dialect.thinking_parts)
-    encoded = _encode_pieces(request, turn, encode_pieces(blocks, request.tool_id, dialect), raw, dialect)
+    pieces = encode_pieces(blocks, request.tool_id, dialect)
+    if dialect.reasoning_required and "tool_calls" in pieces and options.may_reason(request):
+        pieces.setdefault(dialect.reasoning_fields[0], [""])
+    encoded = encode_message(_ROLES[turn.role], pieces, raw, dialect)
     return cache_marks.mark_message(request, encoded) if marked else encoded
 
 
 def _encode_simple(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[str, Any]:
     """Encode a simple turn: texts, and calls after them."""
-    pieces: PiecesByField = {}
+    role, texts, calls = _ROLES[turn.role], list[str](), list[dict[str, Any]]()
     for block in turn.blocks:
         if type(block) is TextBlock:
-            pieces.setdefault("content", []).append({"type": "text", "text": block.text})
+            texts.append(block.text)
         elif type(block) is ToolUseBlock:
-            pieces.setdefault("tool_calls", []).append(_encode_tool_call(block, _NO_NOTE, request.tool_id, dialect)[1])
-    return _encode_pieces(request, turn, pieces, {}, dialect)
-
-
-def _encode_pieces(
-    request: RequestBuilder, turn: Turn, pieces: PiecesByField, raw: Note, dialect: Dialect
-) -> dict[str, Any]:
-    if dialect.reasoning_required and "tool_calls" in pieces and options.may_reason(request):
-        pieces.setdefault(dialect.reasoning_fields[0], [""])
-    return encode_message(_ROLES[turn.role], pieces, raw, dialect)
+            function = {"name": block.name, "arguments": wirejson.dumps_text(block.input)}
+            calls.append({"id": request.tool_id(block.id), "type": "function", "function": function})
+    if len(texts) > 1 and role in dialect.part_roles:
+        content: Any = [{"type": "text", "text": text} for text in texts]
+    else:
+        content = "\n".join(texts) if texts or not calls else None
+    encoded = {"role": role, "content": content}
+    if calls:
+        encoded["tool_calls"] = calls
+        if dialect.reasoning_required and options.may_reason(request):
+            encoded[dialect.reasoning_fields[0]] = ""
+    return encoded
 
 
 def _blocks_with_notes(turn: Turn, raw: Note) -> Iterator[tuple[ContentBlock, Note]]:
@@ -300,8 +304,6 @@ def _encode_content(role: str, pieces: PiecesByField, raw: Note, dialect: Dialec
         return "" if pieces.keys().isdisjoint(("tool_calls", "function_call", "refusal")) else None
     if (raw and raw.get("list")) or (len(values) > 1 and role in dialect.part_roles):
         return values
-    if len(values) == 1 and (value := values[0]).keys() == _TEXT_FIELDS:
-        return value["text"]
     if any(value.keys() != _TEXT_FIELDS for value in values):
         return values
     return "\n".join([value["text"] for value in values])
@@ -327,7 +329,7 @@ def _encode_tool_results(
     encoded: list[dict[str, Any]] = []
     if turn.is_simple(request.provider) and not dialect.tool_name:
         for block in turn.blocks:
-            if isinstance(block, ToolResultBlock) and isinstance(text := block.content[0], TextBlock):
+            if type(block) is ToolResultBlock and type(text := block.content[0]) is TextBlock:
                 answered = request.tool_id(block.tool_use_id)
                 encoded.append({"role": "tool", "tool_call_id": answered, "content": text.text})
         return encoded
@@ -351,7 +353,7 @@ def _encode_tool_results(
 
 def encode_tool_result(block: ToolResultBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> dict[str, Any]:
     """Encode a tool result. Texts are joined by line feeds, unless the provider's own was a list."""
-    notes = note.get("parts", {}) if note else _NO_NOTE
+    notes = note.get("parts", {})
     parts_of = [(part, notes.get(str(index), {}) if notes else {}) for index, part in enumerate(block.content)]
     pieces = encode_pieces(parts_of, tool_id, dialect)
     encoded: dict[str, Any] = {"role": "tool", "tool_call_id": tool_id(block.tool_use_id)}

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.facts.capabilities import ABSENT
 from dragoman.adapter.losses import Loss, LossKind, Severity
-from dragoman.adapter.options import AdapterOptions, NamedTool
+from dragoman.adapter.options import AdapterOptions, NamedTool, encoding_options
 from dragoman.adapter.requests.block_fields import MESSAGE_FIELDS, find_lost_message_fields
 from dragoman.adapter.requests.encode_cache import EMPTY_PREFIX, CallKeys, EncodedPrefix, begins_stretch
-from dragoman.adapter.requests.request_builder import RequestBuilder, Target, encoding_options
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.turns import CONVERSATION_ROLES, Turn
 from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.ids import ModelId

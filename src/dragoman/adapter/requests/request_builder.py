@@ -1,8 +1,7 @@
 """Builds one request: the projected turns, the tool ids, and the losses so far. Every adapter uses it."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from operator import attrgetter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter import wirejson
@@ -10,7 +9,7 @@ from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import CriticalLossError, ProjectionError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ToolIdRule
 from dragoman.adapter.losses import Loss, LossKind, Severity
-from dragoman.adapter.options import AdapterOptions, UsedOptions
+from dragoman.adapter.options import AdapterOptions, UsedOptions, encoding_options
 from dragoman.adapter.requests import block_fields
 from dragoman.adapter.requests.block_fields import MESSAGE_FIELDS, BlockField, field_losses
 from dragoman.adapter.requests.encode_cache import (
@@ -478,19 +477,6 @@ def fit_tool_schemas(request: RequestBuilder, tools: Sequence[ToolDefinition]) -
                 tool = tool.model_copy(update={"input_schema": fitted.schema})
         fitted_tools.append(tool)
     return fitted_tools
-
-
-def encoding_options(options: AdapterOptions) -> tuple[Any, ...]:
-    """Return the options that decide how messages are encoded. A copy without the others would take longer."""
-    kind = type(options)
-    if kind not in _ENCODING_FIELDS:
-        names = (each.name for each in fields(kind) if each.name not in ("context", "stream"))
-        _ENCODING_FIELDS[kind] = attrgetter(*names)
-    values: tuple[Any, ...] = _ENCODING_FIELDS[kind](options)
-    return values
-
-
-_ENCODING_FIELDS: dict[type[AdapterOptions], "attrgetter[Any]"] = {}
 
 
 def _dump_around(body: Mapping[str, Any], history_field: str, history: EncodedHistory) -> bytes:
