@@ -388,8 +388,9 @@ def _encode_messages(
             if role is Role.ASSISTANT:
                 _record_channel_losses(request, list(side))
     items: list[dict[str, Any]] = []
+    provider = request.provider
     for turn in turns:
-        if (text := turn.plain_text(request.provider)) is not None:
+        if (text := turn.plain_text(provider)) is not None:
             items.append(_encode_message_item(turn.role, None, text))
         else:
             items += _encode_turn(request, turn)
