@@ -128,14 +128,18 @@ def encode_messages(request: RequestBuilder, dialect: Dialect, turns: Sequence[T
     """Encode one message for each turn, and one for each tool result."""
     encoded: list[dict[str, Any]] = []
     names: dict[str, str] = {}
-    names_tools, alternates, marks = dialect.tool_name, dialect.alternating, request.options.prompt_cache
+    provider, marks = request.provider, request.options.prompt_cache
+    names_tools, alternates = dialect.tool_name, dialect.alternating
     for turn in turns:
         if turn.role is Role.TOOL:
             encoded += _encode_tool_results(request, turn, names, dialect)
             continue
         if names_tools and turn.text is None:
             names |= {block.id: block.name for block in turn.blocks if isinstance(block, ToolUseBlock)}
-        message_object = _encode_turn(request, turn, dialect)
+        if (text := turn.plain_text(provider)) is not None:
+            message_object: dict[str, Any] = {"role": _ROLES[turn.role], "content": text}
+        else:
+            message_object = _encode_turn(request, turn, dialect)
         if marks:
             message_object = cache_marks.mark_instructions(request, turn, message_object)
         if alternates and encoded and encoded[-1]["role"] == message_object["role"]:
@@ -157,8 +161,6 @@ def _content_parts(message: Mapping[str, Any]) -> list[Any]:
 
 
 def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[str, Any]:
-    if (text := turn.plain_text(request.provider)) is not None:
-        return {"role": _ROLES[turn.role], "content": text}
     if turn.is_simple(request.provider):
         return _encode_simple(request, turn, dialect)
     # A synthetic turn, or one with another role now, does not have the message's notes.

@@ -17,7 +17,6 @@ from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import (
-    ContentBlock,
     DocumentBlock,
     ProviderBlock,
     RedactedThinkingBlock,
@@ -70,7 +69,7 @@ def _encode_turn(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
     """Encode the items of one turn. Blocks that were read from one message item become one item again."""
     has_own_items = bool(turn.blocks) and turn.role in _OWN_ITEMS and _NATIVE_CALLS not in request.encoder_state
     if has_own_items and turn.is_simple(request.provider):
-        return [_encode_simple(request, turn, block) for block in turn.blocks]
+        return _encode_simple(request, turn)
     raw = turn.raw(request.provider)
     starts, notes = raw.get("items", {}), raw.get("blocks", {})
     items: list[tuple[int, dict[str, Any] | _MessageItem]] = []
@@ -97,16 +96,18 @@ def _encode_turn(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
     ]
 
 
-def _encode_simple(request: RequestBuilder, turn: Turn, block: ContentBlock) -> dict[str, Any]:
-    """Encode a block of a simple turn as an item of its own."""
-    if type(block) is TextBlock:
-        return _encode_message_item(turn.role, turn.message.channel, block.text)
-    if type(block) is ToolUseBlock:
-        return encode_tool_call(block, request.tool_id)
-    assert type(block) is ToolResultBlock
-    text = block.content[0]
-    assert type(text) is TextBlock
-    return {"type": "function_call_output", "call_id": request.tool_id(block.tool_use_id), "output": text.text}
+def _encode_simple(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
+    """Encode a simple turn: each block is an item of its own."""
+    items: list[dict[str, Any]] = []
+    for block in turn.blocks:
+        if type(block) is TextBlock:
+            items.append(_encode_message_item(turn.role, None, block.text))
+        elif type(block) is ToolUseBlock:
+            items.append(encode_tool_call(block, request.tool_id))
+        elif type(block) is ToolResultBlock and type(text := block.content[0]) is TextBlock:
+            answered = request.tool_id(block.tool_use_id)
+            items.append({"type": "function_call_output", "call_id": answered, "output": text.text})
+    return items
 
 
 def _encode_parts(request: RequestBuilder, turn: Turn, index: int, note: Note) -> list[dict[str, Any]]:

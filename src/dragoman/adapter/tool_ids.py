@@ -83,9 +83,9 @@ class ToolIdMap:
 
         Raises ConfigurationError if the rule allows so few ids that none is free.
         """
-        sent = self._sent.setdefault(provider, {})
-        wire = sent.get(canonical)
-        if wire is None:
+        if (sent := self._sent.get(provider)) is None:
+            sent = self._sent[provider] = {}
+        if (wire := sent.get(canonical)) is None:
             holders = self._holder.setdefault(provider, {})
             native = self.native_id(canonical, provider) if canonical in self._issued else None
             wire = native if native and native not in holders else self._make(canonical, provider, rule)
