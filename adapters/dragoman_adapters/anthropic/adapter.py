@@ -11,7 +11,6 @@ from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from dragoman.adapter.operations.batch_api import BatchApi
     from dragoman.adapter.operations.service_api import ServiceApi
     from dragoman.adapter.replies.stream_decoder import StreamDecoder
+    from dragoman.adapter.requests.request_reader import HistoryReader
 
 
 _VERTEX_SAMPLING_VERSION = "vertex-2023-10-16"
@@ -73,8 +73,7 @@ class AnthropicAdapter(WireAdapter):
     ) -> tuple[RequestBuilder, Sequence[ToolDefinition]]:
         return prepare_request(self.target, messages, tools, options, whole=options.server_state is not None)
 
-    def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
-        return encode.encode_body(request, tools)
+    encode_body = staticmethod(encode.encode_body)
 
     def request_headers(self, request: RequestBuilder, body: dict[str, Any]) -> Mapping[str, str]:
         headers = {"anthropic-version": encode.api_version(body)}
@@ -98,7 +97,7 @@ class AnthropicAdapter(WireAdapter):
     decode_counts = staticmethod(decode.decode_counts)
 
     def decode_request(
-        self, native: dict[str, Any], reader: HistoryReader
+        self, native: dict[str, Any], reader: "HistoryReader"
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         decode.decode_history(native, reader)
         context = reader.context

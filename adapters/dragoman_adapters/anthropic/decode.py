@@ -4,13 +4,12 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.replies.drift import KnownNames
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests.block_fields import MESSAGE_FIELDS, unread_fields, without_fields
-from dragoman.adapter.requests.request_reader import ROLES, HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
     Citation,
@@ -32,6 +31,9 @@ from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.anthropic import encode
+
+if TYPE_CHECKING:
+    from dragoman.adapter.requests.request_reader import HistoryReader
 
 STOP_REASONS = {
     "end_turn": StopReason.END_TURN,
@@ -248,7 +250,7 @@ def _decode_source(native: dict[str, Any], provider: str) -> MediaSource | None:
             return None
 
 
-def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
+def decode_history(native: dict[str, Any], reader: "HistoryReader") -> None:
     """Decode the system prompt and the messages of a request."""
     system = native.get("system")
     if system:
@@ -256,7 +258,7 @@ def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
     items = native["messages"]
     start, _ = reader.resume(items)
     for count, item in enumerate(islice(items, start, None), start + 1):
-        role = ROLES.get(item["role"]) or Role(item["role"])
+        role = reader.role(item["role"])
         layout = {"in_list": True} if role is Role.SYSTEM else {}
         _add_message(reader, role, item["content"], layout | unread_fields(item, _MESSAGE_FIELDS))
         reader.mark(count)
@@ -266,7 +268,7 @@ _MESSAGE_FIELDS = {"role", "content"}
 
 
 def _add_message(
-    reader: HistoryReader, role: Role, content: str | list[dict[str, Any]], layout: dict[str, Any]
+    reader: "HistoryReader", role: Role, content: str | list[dict[str, Any]], layout: dict[str, Any]
 ) -> None:
     """Decode one native message. Each tool result becomes a separate message, and so does the content around them."""
     if isinstance(content, str):
@@ -289,7 +291,7 @@ def _add_message(
 
 
 def _add_blocks(
-    reader: HistoryReader, role: Role, natives: list[dict[str, Any]], layout: dict[str, Any], *, joins_previous: bool
+    reader: "HistoryReader", role: Role, natives: list[dict[str, Any]], layout: dict[str, Any], *, joins_previous: bool
 ) -> None:
     blocks: list[ContentBlock] = []
     notes: dict[str, Any] = {}
@@ -308,7 +310,7 @@ def _add_blocks(
 
 
 def _add_tool_result(
-    reader: HistoryReader, native: dict[str, Any], layout: dict[str, Any], *, joins_previous: bool
+    reader: "HistoryReader", native: dict[str, Any], layout: dict[str, Any], *, joins_previous: bool
 ) -> None:
     content = native.get("content", "")
     note: dict[str, Any] = {}

@@ -191,35 +191,35 @@ def _encode_messages(
     """Encode the tool results of one turn in one user message, before the user's own content. ``ends`` receives the
     number of messages after each turn."""
     encoded: list[dict[str, Any]] = []
-    previous: Turn | None = None
+    provider, state, follows_results = request.provider, request.encoder_state, False
     for turn in turns:
-        if ends is not None and previous is not None:
+        if ends is not None and encoded:
             ends.append(len(encoded))
-        if (text := turn.plain_text(request.provider, _LAYOUT)) is not None:
+        joins = follows_results and turn.role is Role.TOOL
+        if (text := turn.plain_text(provider, _LAYOUT)) is not None:
             encoded.append({"role": _ROLES[turn.role], "content": [{"type": "text", "text": text}]})
-            previous = turn
-            continue
-        blocks = _encode_blocks(request, turn)
-        raw = turn.raw(request.provider)
-        if isinstance(container := raw.get("container"), dict) and "id" in container:
-            request.encoder_state[_CONTAINER] = container
-        joins_previous = (
-            raw.get("joined", previous is not None and previous.role is Role.TOOL)
-            if turn.role is Role.TOOL
-            else raw.get("joined")
-        )
-        if joins_previous and previous is not None and previous.role is Role.TOOL:
-            encoded[-1]["content"] += blocks
-            encoded[-1] |= request.message_fields(turn)
+        elif turn.is_simple(provider, _LAYOUT) and _TOOLSETS not in state:
+            blocks = [_encode_simple(block, request.tool_id) for block in turn.blocks]
+            if joins:
+                encoded[-1]["content"] += blocks
+            else:
+                encoded.append({"role": _ROLES[turn.role], "content": blocks})
         else:
-            content = (
-                blocks
-                if raw.get("list") or turn.role is Role.TOOL
-                else _compact_content(blocks, only=raw.get("string", False))
-            )
-            encoded.append({"role": _ROLES[turn.role], "content": content, **request.message_fields(turn)})
-        previous = turn
-    if ends is not None and previous is not None:
+            blocks, raw = _encode_blocks(request, turn), turn.raw(provider)
+            if isinstance(container := raw.get("container"), dict) and "id" in container:
+                state[_CONTAINER] = container
+            if follows_results and raw.get("joined", joins):
+                encoded[-1]["content"] += blocks
+                encoded[-1] |= request.message_fields(turn)
+            else:
+                content = (
+                    blocks
+                    if raw.get("list") or turn.role is Role.TOOL
+                    else _compact_content(blocks, only=raw.get("string", False))
+                )
+                encoded.append({"role": _ROLES[turn.role], "content": content, **request.message_fields(turn)})
+        follows_results = turn.role is Role.TOOL
+    if ends is not None and encoded:
         ends.append(len(encoded))
     return encoded
 
@@ -235,14 +235,12 @@ _ROLES = {
 
 def _compact_content(blocks: list[dict[str, Any]], *, only: bool = True) -> Any:
     """Encode a single text without other fields as a string."""
-    if only and len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
+    if only and len(blocks) == 1 and len(blocks[0]) == 2 and "type" in blocks[0] and "text" in blocks[0]:
         return blocks[0]["text"]
     return blocks
 
 
 def _encode_blocks(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
-    if turn.is_simple(request.provider, _LAYOUT) and _TOOLSETS not in request.encoder_state:
-        return [encode_block(block, request.tool_id) for block in turn.blocks]
     raw = turn.raw(request.provider)
     notes = raw.get("blocks", {})
     unsupported: tuple[BlockField, ...] = ("arguments",) if raw else ("arguments", *_UNSUPPORTED_FIELDS)
@@ -271,6 +269,18 @@ def _encode_blocks(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
     if turn.message.metadata.cache_breakpoints:
         _mark_cache(request, turn, encoded)
     return encoded
+
+
+def _encode_simple(block: ContentBlock, tool_id: ToolId) -> dict[str, Any]:
+    """Encode a block of a simple turn, as `encode_block` does."""
+    if type(block) is TextBlock:
+        return {"type": "text", "text": block.text}
+    if type(block) is ToolUseBlock:
+        return {"type": "tool_use", "id": tool_id(block.id), "name": block.name, "input": block.input}
+    assert type(block) is ToolResultBlock
+    text = block.content[0]
+    assert type(text) is TextBlock
+    return {"type": "tool_result", "tool_use_id": tool_id(block.tool_use_id), "content": text.text}
 
 
 def _mark_cache(request: RequestBuilder, turn: Turn, encoded: list[dict[str, Any]]) -> None:
@@ -306,7 +316,7 @@ def encode_block(content: ContentBlock, tool_id: ToolId, note: dict[str, Any] | 
     match content:
         case TextBlock():
             encoded: dict[str, Any] = {"type": "text", "text": content.text}
-            if cited := [citation.data for citation in content.citations if citation.data]:
+            if content.citations and (cited := [citation.data for citation in content.citations if citation.data]):
                 encoded["citations"] = cited
             return encoded
         case ToolUseBlock():
@@ -334,11 +344,9 @@ def encode_block(content: ContentBlock, tool_id: ToolId, note: dict[str, Any] | 
 
 def _encode_tool_result(content: ToolResultBlock, tool_id: ToolId, note: dict[str, Any]) -> dict[str, Any]:
     encoded: dict[str, Any] = {"type": "tool_result", "tool_use_id": tool_id(content.tool_use_id)}
-    notes = note.get("parts", {})
-    parts = [
-        apply_diff(encode_block(part, tool_id), notes.get(str(index))) if notes else encode_block(part, tool_id)
-        for index, part in enumerate(content.content)
-    ]
+    parts = [encode_block(part, tool_id) for part in content.content]
+    if notes := note.get("parts"):
+        parts = [apply_diff(part, notes.get(str(index))) for index, part in enumerate(parts)]
     encoded["content"] = parts if note.get("list") else (_compact_content(parts) if parts else "")
     if content.is_error:
         encoded["is_error"] = True

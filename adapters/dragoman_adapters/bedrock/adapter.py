@@ -12,7 +12,6 @@ from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.facts.capabilities import MAX_KNOWN_MODELS, AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.message import Message
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
     from dragoman.adapter.replies.stream_decoder import StreamDecoder
+    from dragoman.adapter.requests.request_reader import HistoryReader
 
 _EVENT_STREAM = "application/vnd.amazon.eventstream"
 _ANTHROPIC_VERSION = "bedrock-2023-05-31"
@@ -98,7 +98,7 @@ class BedrockAdapter(WireAdapter):
         return decode.decode_message(native, reply)
 
     def decode_request(
-        self, native: dict[str, Any], reader: HistoryReader
+        self, native: dict[str, Any], reader: "HistoryReader"
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         if detect_format(native) is BodyFormat.MESSAGES:
             anthropic_decode.decode_history(native, reader)

@@ -89,7 +89,7 @@ def _fit_turn(request: RequestBuilder, turn: Turn, form: BodyFormat) -> Turn:
         return turn
     request.losses += field_losses(turn.message, "its form of Bedrock's")
     metadata = turn.message.metadata.model_copy(update={"provider_raw": None})
-    return replace(turn, message=turn.message.model_copy(update={"metadata": metadata}))
+    return replace(turn, message=turn.message.model_copy(update={"metadata": metadata}), notes=None)
 
 
 def _drop_unreadable_blocks(request: RequestBuilder, turn: Turn, form: BodyFormat) -> Turn:

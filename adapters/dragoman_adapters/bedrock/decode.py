@@ -1,14 +1,13 @@
 """Decodes replies and requests of Converse (docs.aws.amazon.com/bedrock/latest/APIReference, Converse)."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.replies.drift import KnownNames
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests.block_fields import unread_fields, without_fields
-from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
     AudioBlock,
@@ -31,6 +30,9 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.bedrock import encode
 from dragoman_adapters.bedrock.body_formats import PROVIDER, BodyFormat
+
+if TYPE_CHECKING:
+    from dragoman.adapter.requests.request_reader import HistoryReader
 
 Native = dict[str, Any]
 
@@ -266,7 +268,7 @@ def _other_fields(native: Native, kind: str) -> Native:
     return {"set": {name: value for name, value in native.items() if name != kind}} if len(native) > 1 else {}
 
 
-def decode_history(native: Native, reader: HistoryReader) -> None:
+def decode_history(native: Native, reader: "HistoryReader") -> None:
     """Decode the system prompt and the messages of a request."""
     if system := native.get("system"):
         content, notes = _decode_blocks(system, lambda *_: "")
@@ -278,7 +280,7 @@ def decode_history(native: Native, reader: HistoryReader) -> None:
         previous_role = item["role"]
 
 
-def _add_message(reader: HistoryReader, native: Native, *, is_separate: bool) -> None:
+def _add_message(reader: "HistoryReader", native: Native, *, is_separate: bool) -> None:
     """Decode one native message. Each tool result becomes a separate message, and so does the content around them."""
     role = Role(native["role"])
     layout: Native = {"form": str(BodyFormat.CONVERSE), **unread_fields(native, _MESSAGE_FIELDS)}
@@ -309,7 +311,7 @@ def _group_blocks(content: list[Native]) -> list[list[Native]]:
     return groups or [[]]
 
 
-def _add_tool_result(reader: HistoryReader, native: Native, markers: list[Native], raw: Native) -> None:
+def _add_tool_result(reader: "HistoryReader", native: Native, markers: list[Native], raw: Native) -> None:
     result = native["toolResult"]
     parts = [decode_block(part, "") for part in result["content"]]
     differences = ((index, diff_block(part, parts[index], "")) for index, part in enumerate(result["content"]))

@@ -1,12 +1,9 @@
 """The adapter for Cohere's /v2/chat."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.facts.capabilities import ModelTable
-from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.cohere import decode, encode, errors
@@ -16,6 +13,7 @@ if TYPE_CHECKING:
     from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
     from dragoman.adapter.replies.stream_decoder import StreamDecoder
+    from dragoman.adapter.requests.request_reader import HistoryReader
 
 
 class CohereAdapter(WireAdapter):
@@ -42,13 +40,12 @@ class CohereAdapter(WireAdapter):
 
         return CohereEmbeddings(self.provider, self.model, self.error)
 
-    def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
-        return encode.encode_body(request, tools)
+    encode_body = staticmethod(encode.encode_body)
 
     decode_message = staticmethod(decode.decode_message)
 
     def decode_request(
-        self, native: dict[str, Any], reader: HistoryReader
+        self, native: dict[str, Any], reader: "HistoryReader"
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         decode.decode_history(native, reader)
         return decode.decode_tools(native, self.provider), decode_options(native, self.target, reader.context)

@@ -1,13 +1,12 @@
 """Decodes replies, and requests in Cohere's format (docs.cohere.com/reference/chat)."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.replies.drift import KnownNames
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
     Citation,
@@ -26,6 +25,9 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.cohere import encode
 from dragoman_adapters.cohere.encode import PROVIDER, Piece
+
+if TYPE_CHECKING:
+    from dragoman.adapter.requests.request_reader import HistoryReader
 
 STOP_REASONS = {
     "COMPLETE": StopReason.END_TURN,
@@ -256,7 +258,7 @@ def _decode_citation(native: dict[str, Any]) -> Citation:
     )
 
 
-def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
+def decode_history(native: dict[str, Any], reader: "HistoryReader") -> None:
     """Decode the messages of a request."""
     for item in native["messages"]:
         role = Role(item["role"])
@@ -278,7 +280,7 @@ def _uncovered_fields(fields: Mapping[str, Any], covered: Collection[str]) -> di
     return {field: value for field, value in fields.items() if field not in covered}
 
 
-def _add_tool_result(reader: HistoryReader, native: dict[str, Any]) -> None:
+def _add_tool_result(reader: "HistoryReader", native: dict[str, Any]) -> None:
     pieces = split_message({"content": native.get("content")})
     content, notes = _decode_blocks(pieces, lambda *_: "")
     answer = ToolResultBlock(tool_use_id=reader.result_id(native.get("tool_call_id")), content=tuple(content))

@@ -15,9 +15,8 @@ from dragoman.adapter.errors import (
     ProviderError,
     RequestTimeoutError,
     ServerError,
-    class_for_status,
 )
-from dragoman.adapter.replies.error_context import ErrorContext
+from dragoman.adapter.replies.error_context import ErrorContext, class_for_status
 
 _BY_STATUS: dict[int, type[ProviderError]] = {
     498: AuthenticationError,  # "invalid token"

@@ -11,7 +11,6 @@ from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
+    from dragoman.adapter.requests.request_reader import HistoryReader
 
 
 class GoogleAdapter(WireAdapter):
@@ -122,7 +122,7 @@ class GoogleAdapter(WireAdapter):
         return decode.decode_message(native, reply, self.capabilities.wire)
 
     def decode_request(
-        self, native: dict[str, Any], reader: HistoryReader
+        self, native: dict[str, Any], reader: "HistoryReader"
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         """Decode a request. The body names neither the model nor whether to stream, so the options do not stream."""
         covered = decode_messages.decode_history(native, reader)

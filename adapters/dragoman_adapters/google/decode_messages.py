@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, ToolUseBlock, replace_fields, text_block
 from dragoman.canonical.guard import copy_json
@@ -14,6 +13,9 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.google import decode_blocks, encode, encode_blocks
 from dragoman_adapters.google.values.decode_schema import decode_schema
 from dragoman_adapters.google.values.spelling import camel_case_name, find_field, to_camel_case
+
+if TYPE_CHECKING:
+    from dragoman.adapter.requests.request_reader import HistoryReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ class _OpenCall:
     tool_use_id: str
 
 
-def decode_history(native: Mapping[str, Any], reader: HistoryReader) -> list[str]:
+def decode_history(native: Mapping[str, Any], reader: "HistoryReader") -> list[str]:
     """Add the messages of a request. Returns the names of the fields that they cover."""
     named, instruction = find_field(native, "systemInstruction")
     covered = ["contents"]
@@ -44,7 +46,7 @@ def decode_history(native: Mapping[str, Any], reader: HistoryReader) -> list[str
     return covered
 
 
-def _add_instruction(reader: HistoryReader, named: str, native: Any) -> None:
+def _add_instruction(reader: "HistoryReader", named: str, native: Any) -> None:
     notes: dict[str, Any] = {"named": named} if named != "systemInstruction" else {}
     if isinstance(native, str):
         reader.add(Role.SYSTEM, (text_block(native),), {**notes, "string": True})
@@ -54,14 +56,14 @@ def _add_instruction(reader: HistoryReader, named: str, native: Any) -> None:
     _add_message(reader, Role.SYSTEM, content, {**notes, **layout}, by_model=False)
 
 
-def _add_model_content(reader: HistoryReader, native: Mapping[str, Any]) -> list[_OpenCall]:
+def _add_model_content(reader: "HistoryReader", native: Mapping[str, Any]) -> list[_OpenCall]:
     """Add one content of the model. Returns its calls."""
     parts, is_single = _content_parts(native)
     layout = _note_layout(native, {"role": "model"}, is_single=is_single)
     return _add_message(reader, Role.ASSISTANT, parts, {"joined": False, **layout}, by_model=True)
 
 
-def _add_user_content(reader: HistoryReader, native: Mapping[str, Any], open_calls: list[_OpenCall]) -> None:
+def _add_user_content(reader: "HistoryReader", native: Mapping[str, Any], open_calls: list[_OpenCall]) -> None:
     """Add one content of the user. Each tool result becomes a message, and so do the other parts together."""
     parts, is_single = _content_parts(native)
     answers = [index for index, part in enumerate(parts) if _function_response(part) is not None]
@@ -77,7 +79,7 @@ def _add_user_content(reader: HistoryReader, native: Mapping[str, Any], open_cal
 
 
 def _add_message(
-    reader: HistoryReader, role: Role, natives: list[dict[str, Any]], layout: dict[str, Any], *, by_model: bool
+    reader: "HistoryReader", role: Role, natives: list[dict[str, Any]], layout: dict[str, Any], *, by_model: bool
 ) -> list[_OpenCall]:
     blocks: list[ContentBlock] = []
     notes: dict[str, Any] = {}
@@ -117,7 +119,7 @@ def _find_envelope(native: Mapping[str, Any]) -> str | None:
 
 
 def _add_tool_result(
-    reader: HistoryReader, native: dict[str, Any], layout: dict[str, Any], open_calls: list[_OpenCall]
+    reader: "HistoryReader", native: dict[str, Any], layout: dict[str, Any], open_calls: list[_OpenCall]
 ) -> None:
     answer = _function_response(native) or {}
     call = _pop_call(open_calls, answer.get("name"), answer.get("id"))

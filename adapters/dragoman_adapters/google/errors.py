@@ -16,9 +16,8 @@ from dragoman.adapter.errors import (
     RateLimitError,
     RequestCancelledError,
     ServerError,
-    class_for_status,
 )
-from dragoman.adapter.replies.error_context import ErrorContext, typed_fields
+from dragoman.adapter.replies.error_context import ErrorContext, class_for_status, typed_fields
 from dragoman.adapter.wire import Headers
 
 BY_STATUS: dict[str, type[ProviderError]] = {

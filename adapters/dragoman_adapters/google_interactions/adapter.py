@@ -10,7 +10,6 @@ from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.operations.operation import get_request, post_request
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
@@ -23,6 +22,7 @@ from dragoman_adapters.google_interactions.options import decode_options
 if TYPE_CHECKING:
     from dragoman.adapter.operations.service_api import ServiceApi
     from dragoman.adapter.replies.stream_decoder import StreamDecoder
+    from dragoman.adapter.requests.request_reader import HistoryReader
 
 
 class InteractionsAdapter(WireAdapter):
@@ -75,8 +75,7 @@ class InteractionsAdapter(WireAdapter):
             return None
         return f"{self.path}/{quote(str(raw['id']), safe='')}" if raw.get("id") else None
 
-    def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
-        return encode.encode_body(request, tools)
+    encode_body = staticmethod(encode.encode_body)
 
     def parse_reply(self, response: WireResponse) -> dict[str, Any]:
         native = wirejson.loads_object(response.body)
@@ -89,7 +88,7 @@ class InteractionsAdapter(WireAdapter):
     decode_message = staticmethod(decode.decode_message)
 
     def decode_request(
-        self, native: dict[str, Any], reader: HistoryReader
+        self, native: dict[str, Any], reader: "HistoryReader"
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         covered = decode.decode_history(native, reader)
         tools = decode.decode_tools(native, self.provider)

@@ -1,12 +1,11 @@
 """Decodes interactions, and requests for them."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.replies.drift import KnownNames
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, ToolUseBlock, text_block
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
@@ -14,6 +13,9 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.google.decode_blocks import RAW_INPUT
 from dragoman_adapters.google_interactions import decode_blocks, encode
+
+if TYPE_CHECKING:
+    from dragoman.adapter.requests.request_reader import HistoryReader
 
 STOP_REASONS = {
     "completed": StopReason.END_TURN,
@@ -195,7 +197,7 @@ def _note_block(notes: dict[str, Any], index: int, native: dict[str, Any], encod
         notes[str(index)] = difference
 
 
-def decode_history(native: Mapping[str, Any], reader: HistoryReader) -> list[str]:
+def decode_history(native: Mapping[str, Any], reader: "HistoryReader") -> list[str]:
     """Add the messages of a request. Returns the names of the fields that they cover."""
     covered = ["model"]
     if isinstance(native.get("system_instruction"), str):
@@ -216,7 +218,7 @@ def decode_history(native: Mapping[str, Any], reader: HistoryReader) -> list[str
     return covered
 
 
-def _add_steps(reader: HistoryReader, steps: list[dict[str, Any]]) -> None:
+def _add_steps(reader: "HistoryReader", steps: list[dict[str, Any]]) -> None:
     assistant_steps: list[dict[str, Any]] = []
     names: dict[str, str] = {}
     for step in steps:
@@ -233,13 +235,13 @@ def _add_steps(reader: HistoryReader, steps: list[dict[str, Any]]) -> None:
     _add_assistant_steps(reader, assistant_steps)
 
 
-def _add_assistant_steps(reader: HistoryReader, steps: list[dict[str, Any]]) -> None:
+def _add_assistant_steps(reader: "HistoryReader", steps: list[dict[str, Any]]) -> None:
     if steps:
         blocks, notes = _decode_steps(steps, lambda _, native_id: reader.call_id(native_id), reader.provider)
         reader.add(Role.ASSISTANT, blocks, notes)
 
 
-def _add_user_step(reader: HistoryReader, step: dict[str, Any], names: dict[str, str]) -> None:
+def _add_user_step(reader: "HistoryReader", step: dict[str, Any], names: dict[str, str]) -> None:
     """Add one step of the user. Tool results among its contents become messages of their own."""
     extra = diff_objects({**step, "content": None}, {"type": "user_input", "content": None})
     layout: dict[str, Any] = {"beside": extra} if extra else {}
@@ -253,7 +255,7 @@ def _add_user_step(reader: HistoryReader, step: dict[str, Any], names: dict[str,
         _add_contents(reader, others, layout)
 
 
-def _add_contents(reader: HistoryReader, natives: list[dict[str, Any]], layout: dict[str, Any]) -> None:
+def _add_contents(reader: "HistoryReader", natives: list[dict[str, Any]], layout: dict[str, Any]) -> None:
     blocks = [decode_blocks.decode_block(native, reader.provider) for native in natives]
     notes: dict[str, Any] = {}
     for index, (native, block) in enumerate(zip(natives, blocks, strict=True)):
@@ -262,7 +264,7 @@ def _add_contents(reader: HistoryReader, natives: list[dict[str, Any]], layout: 
 
 
 def _add_tool_result(
-    reader: HistoryReader, native: dict[str, Any], layout: dict[str, Any], names: Mapping[str, str]
+    reader: "HistoryReader", native: dict[str, Any], layout: dict[str, Any], names: Mapping[str, str]
 ) -> None:
     result = decode_blocks.decode_tool_result(native, reader.result_id(native["call_id"]), reader.provider)
     name = names.get(native["call_id"], "unknown")

@@ -109,7 +109,7 @@ def has_stored_history(extra: Mapping[str, Any]) -> bool:
     return any(extra.get(name) for name in STORED_FIELDS)
 
 
-def encode_body(request: RequestBuilder, definitions: Sequence[ToolDefinition]) -> dict[str, Any]:
+def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """Encode the whole body."""
     turns = [turn for turn in request.turns if turn.role is not Role.SYSTEM]
     instruction = _encode_system(request)
@@ -124,7 +124,7 @@ def encode_body(request: RequestBuilder, definitions: Sequence[ToolDefinition]) 
         encoded |= _encode_continuation(request, turns)
     else:
         encoded["input"] = _encode_input(request, turns)
-    if usable := request.fit_tools(definitions):
+    if usable := request.fit_tools(tools):
         encoded["tools"] = [
             request.finish_function(each, encode_tool(each, own_notes(each, request.provider))) for each in usable
         ]

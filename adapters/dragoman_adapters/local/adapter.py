@@ -1,12 +1,9 @@
 """The adapter for models that run in this process."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.facts.capabilities import ModelTable
-from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.local import decode, encode, errors
@@ -14,6 +11,7 @@ from dragoman_adapters.local.options import decode_options
 
 if TYPE_CHECKING:
     from dragoman.adapter.replies.stream_decoder import StreamDecoder
+    from dragoman.adapter.requests.request_reader import HistoryReader
 
 
 class LocalAdapter(WireAdapter):
@@ -25,13 +23,12 @@ class LocalAdapter(WireAdapter):
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.local")
     path: ClassVar[str] = "/chat"
 
-    def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
-        return encode.encode_body(request, tools)
+    encode_body = staticmethod(encode.encode_body)
 
     decode_message = staticmethod(decode.decode_message)
 
     def decode_request(
-        self, native: dict[str, Any], reader: HistoryReader
+        self, native: dict[str, Any], reader: "HistoryReader"
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         decode.decode_history(native, reader)
         return decode.decode_tools(native), decode_options(native, self.target, reader.context)

@@ -1,14 +1,16 @@
 """Decodes replies, and requests in the format of `encode`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, ToolResultBlock, ToolUseBlock, text_block
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
+
+if TYPE_CHECKING:
+    from dragoman.adapter.requests.request_reader import HistoryReader
 
 PROVIDER = "local"
 
@@ -68,13 +70,13 @@ def decode_tool_call(native: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
     return ToolUseBlock(id=tool_use_id, name=native["name"], raw_input=arguments)
 
 
-def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
+def decode_history(native: dict[str, Any], reader: "HistoryReader") -> None:
     """Decode the messages of a request."""
     for item in native["messages"]:
         reader.add(Role(item["role"]), [decode_block(inner, _tool_use_id(inner, reader)) for inner in item["content"]])
 
 
-def _tool_use_id(native: dict[str, Any], reader: HistoryReader) -> str:
+def _tool_use_id(native: dict[str, Any], reader: "HistoryReader") -> str:
     match native["type"]:
         case "call":
             return reader.call_id(native.get("id"))

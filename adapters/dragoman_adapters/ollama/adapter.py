@@ -1,6 +1,5 @@
 """The adapter for Ollama's /api/chat."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter import wirejson
@@ -8,8 +7,6 @@ from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.requests.option_table import read_options
-from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.message import Message
@@ -23,6 +20,7 @@ if TYPE_CHECKING:
     from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
     from dragoman.adapter.replies.stream_decoder import StreamDecoder
+    from dragoman.adapter.requests.request_reader import HistoryReader
 
 
 class OllamaAdapter(WireAdapter):
@@ -51,8 +49,7 @@ class OllamaAdapter(WireAdapter):
 
         return OllamaEmbeddings(self.provider, self.model, self.error)
 
-    def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
-        return encode.encode_body(request, tools)
+    encode_body = staticmethod(encode.encode_body)
 
     def parse_reply(self, response: WireResponse) -> dict[str, Any]:
         native = wirejson.loads_object(response.body)
@@ -63,7 +60,7 @@ class OllamaAdapter(WireAdapter):
     decode_message = staticmethod(decode.decode_message)
 
     def decode_request(
-        self, native: dict[str, Any], reader: HistoryReader
+        self, native: dict[str, Any], reader: "HistoryReader"
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         decode.decode_history(native, reader)
         context = reader.context

@@ -1,12 +1,11 @@
 """Decodes replies, and requests in Ollama's format (docs/reference/wires/ollama.md)."""
 
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests.request_reader import ROLES, HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
     ContentBlock,
@@ -23,6 +22,9 @@ from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.ollama import encode
+
+if TYPE_CHECKING:
+    from dragoman.adapter.requests.request_reader import HistoryReader
 
 STOP_REASONS = {"stop": StopReason.END_TURN, "length": StopReason.MAX_TOKENS}
 
@@ -126,14 +128,14 @@ def _note_call(native: dict[str, Any], block: ToolUseBlock) -> dict[str, Any]:
     return note
 
 
-def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
+def decode_history(native: dict[str, Any], reader: "HistoryReader") -> None:
     """Decode the messages of a request. Results without an id answer the open calls of their tool, in order."""
     items = native["messages"]
     start, known = reader.resume(items)
     open_calls: list[tuple[str, str]] = list(known or ())
     for count, item in enumerate(islice(items, start, None), start):
         reader.mark(count, tuple(open_calls))
-        role = ROLES.get(item["role"]) or Role(item["role"])
+        role = reader.role(item["role"])
         if role is Role.TOOL:
             _add_tool_result(reader, item, open_calls)
             continue
@@ -148,7 +150,7 @@ def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
     reader.mark(len(items), tuple(open_calls))
 
 
-def _add_tool_result(reader: HistoryReader, native: dict[str, Any], open_calls: list[tuple[str, str]]) -> None:
+def _add_tool_result(reader: "HistoryReader", native: dict[str, Any], open_calls: list[tuple[str, str]]) -> None:
     call_id = native.get("tool_call_id")
     if call_id:
         tool_use_id = reader.result_id(call_id)

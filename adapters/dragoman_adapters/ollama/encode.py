@@ -25,7 +25,8 @@ _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = (
 )
 """Fields that the wire does not support."""
 
-_ROLES = {Role.DEVELOPER: "system"}
+_ROLES = {role: role.value for role in Role} | {Role.DEVELOPER: "system"}
+_JOINED = "texts of one message are sent as one"
 
 ToolId = Callable[[str], str]
 
@@ -55,9 +56,10 @@ def encode_tool(definition: ToolDefinition) -> dict[str, Any]:
 def _encode_turn(request: RequestBuilder, turn: Turn, names: dict[str, str]) -> list[dict[str, Any]]:
     """Encode a turn as one message; several tool results become several. ``names`` are the tools by call."""
     if (text := turn.plain_text("ollama")) is not None:
-        return [{"role": _ROLES.get(turn.role, turn.role.value), "content": text}]
-    is_simple = turn.is_simple("ollama")
-    for index in () if is_simple else range(len(turn.blocks)):
+        return [{"role": _ROLES[turn.role], "content": text}]
+    if turn.is_simple("ollama"):
+        return _encode_simple(request, turn, names)
+    for index in range(len(turn.blocks)):
         request.record_field_losses(turn, index, *_UNSUPPORTED_FIELDS)
     if turn.role is Role.TOOL:
         return [
@@ -71,23 +73,38 @@ def _encode_turn(request: RequestBuilder, turn: Turn, names: dict[str, str]) -> 
         if isinstance(block, ToolUseBlock):
             names[block.id] = block.name
             calls.append(encode_tool_call(block, request.tool_id, notes.get(str(origin), {})))
-    if not is_simple:
-        request.record_moved_texts(turn, thinking_first=True)
-    if len(turn.blocks) - len(calls) > 1:
-        _record_text_losses(request, turn)
-    encoded = encode_message(_ROLES.get(turn.role, str(turn.role)), turn.blocks)
-    if calls:
-        encoded["tool_calls"] = calls
-    return [encoded if is_simple else apply_diff(encoded, turn.raw("ollama").get("residue"))]
-
-
-def _record_text_losses(request: RequestBuilder, turn: Turn) -> None:
-    """Record that several texts are sent as one: the content is one text."""
+    request.record_moved_texts(turn, thinking_first=True)
     texts = [index for index, block in enumerate(turn.blocks) if isinstance(block, TextBlock)]
     for index in texts[1:]:
-        request.record_block_loss(
-            turn, index, LossKind.FLATTENED, "texts of one message are sent as one", Severity.INFO
-        )
+        request.record_block_loss(turn, index, LossKind.FLATTENED, _JOINED, Severity.INFO)
+    encoded = encode_message(_ROLES[turn.role], turn.blocks)
+    if calls:
+        encoded["tool_calls"] = calls
+    return [apply_diff(encoded, turn.raw("ollama").get("residue"))]
+
+
+def _encode_simple(request: RequestBuilder, turn: Turn, names: dict[str, str]) -> list[dict[str, Any]]:
+    """Encode a simple turn, as `_encode_turn` does."""
+    texts: list[str] = []
+    calls: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
+    for index, block in enumerate(turn.blocks):
+        if type(block) is TextBlock:
+            if texts:
+                request.record_block_loss(turn, index, LossKind.FLATTENED, _JOINED, Severity.INFO)
+            texts.append(block.text)
+        elif type(block) is ToolUseBlock:
+            key = block.id
+            names[key] = name = block.name
+            calls.append({"id": request.tool_id(key), "function": {"name": name, "arguments": block.input}})
+        elif type(block) is ToolResultBlock:
+            results.append(encode_tool_result(block, request.tool_id, names))
+    if turn.role is Role.TOOL:
+        return results
+    encoded: dict[str, Any] = {"role": _ROLES[turn.role], "content": "\n".join(texts)}
+    if calls:
+        encoded["tool_calls"] = calls
+    return [encoded]
 
 
 def encode_message(role: str, blocks: Sequence[ContentBlock]) -> dict[str, Any]:
@@ -109,7 +126,12 @@ def encode_tool_call(block: ToolUseBlock, tool_id: ToolId, note: dict[str, Any])
 
 def encode_tool_result(block: ToolResultBlock, tool_id: ToolId, names: dict[str, str]) -> dict[str, Any]:
     """Encode a tool result. Older servers use the tool's name instead of tool_call_id, so both are sent."""
-    encoded = encode_message("tool", block.content)
+    parts = block.content
+    encoded: dict[str, Any]
+    if len(parts) == 1 and type(text := parts[0]) is TextBlock:
+        encoded = {"role": "tool", "content": text.text}
+    else:
+        encoded = encode_message("tool", parts)
     if name := names.get(block.tool_use_id):
         encoded["tool_name"] = name
     encoded["tool_call_id"] = tool_id(block.tool_use_id)

@@ -11,7 +11,6 @@ from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
     from dragoman.adapter.replies.stream_decoder import StreamDecoder
+    from dragoman.adapter.requests.request_reader import HistoryReader
 
 
 class ChatAdapter(WireAdapter):
@@ -106,7 +106,7 @@ class ChatAdapter(WireAdapter):
         return decode.decode_counts(native, self.dialect)
 
     def decode_request(
-        self, native: dict[str, Any], reader: HistoryReader
+        self, native: dict[str, Any], reader: "HistoryReader"
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         decode.decode_history(native, reader, self.dialect)
         context = reader.context

@@ -4,12 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.replies.drift import KnownNames
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests.request_reader import ROLES, HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.adapter.wirejson import lookup_path
 from dragoman.canonical.blocks import (
@@ -29,6 +28,9 @@ from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.openai_chat import decode_blocks, encode, thinking_details
 from dragoman_adapters.openai_chat.dialect import Dialect, first_filled
 from dragoman_adapters.openai_chat.encode import Piece
+
+if TYPE_CHECKING:
+    from dragoman.adapter.requests.request_reader import HistoryReader
 
 STOP_REASONS = {
     "stop": StopReason.END_TURN,
@@ -265,7 +267,7 @@ def _decode_citation(native: dict[str, Any] | str) -> Citation:
     )
 
 
-def decode_history(native: dict[str, Any], reader: HistoryReader, dialect: Dialect) -> None:
+def decode_history(native: dict[str, Any], reader: "HistoryReader", dialect: Dialect) -> None:
     """Decode the messages of a request. A result in the older form has no call id: it answers the latest call without
     one."""
     items = native["messages"]
@@ -278,7 +280,7 @@ def decode_history(native: dict[str, Any], reader: HistoryReader, dialect: Diale
             continue
         if item.keys() == _PLAIN_FIELDS and (text := item["content"]) and type(text) is str:
             call_without_id = None
-            role = ROLES.get(item["role"]) or Role(item["role"])
+            role = reader.role(item["role"])
             reader.add(role, (text_block(text),))  # as below: one text leaves nothing to note
             continue
         pieces = decode_blocks.split_message(item, dialect)
@@ -319,7 +321,7 @@ def _uncovered_fields(fields: Mapping[str, Any], covered: Collection[str]) -> di
     return {field: value for field, value in fields.items() if field not in covered}
 
 
-def _add_tool_result(reader: HistoryReader, native: dict[str, Any], tool_use_id: str, dialect: Dialect) -> None:
+def _add_tool_result(reader: "HistoryReader", native: dict[str, Any], tool_use_id: str, dialect: Dialect) -> None:
     text = native.get("content")
     if text and type(text) is str and native["role"] == "tool" and native.keys() == _RESULT_FIELDS:
         # As below: one text leaves nothing to note.

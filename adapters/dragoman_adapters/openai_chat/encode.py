@@ -100,7 +100,7 @@ def _apply_note(value: dict[str, Any], note: Note) -> dict[str, Any]:
     return apply_diff(value, note)
 
 
-_NO_NOTE: Note = {}
+_ROLES = {role: role.value for role in Role}
 _TEXT_FIELDS = {"type", "text"}
 PiecesByField = dict[str, list[Any]]
 """The encoded pieces of a message's blocks, by the message's field."""
@@ -128,16 +128,21 @@ def encode_messages(request: RequestBuilder, dialect: Dialect, turns: Sequence[T
     """Encode one message for each turn, and one for each tool result."""
     encoded: list[dict[str, Any]] = []
     names: dict[str, str] = {}
+    provider, marks = request.provider, request.options.prompt_cache
+    names_tools, alternates = dialect.tool_name, dialect.alternating
     for turn in turns:
         if turn.role is Role.TOOL:
             encoded += _encode_tool_results(request, turn, names, dialect)
             continue
-        if dialect.tool_name and not turn.plain:
+        if names_tools and turn.text is None:
             names |= {block.id: block.name for block in turn.blocks if isinstance(block, ToolUseBlock)}
-        message_object = _encode_turn(request, turn, dialect)
-        if request.options.prompt_cache:
+        if (text := turn.plain_text(provider)) is not None:
+            message_object: dict[str, Any] = {"role": _ROLES[turn.role], "content": text}
+        else:
+            message_object = _encode_turn(request, turn, dialect)
+        if marks:
             message_object = cache_marks.mark_instructions(request, turn, message_object)
-        if dialect.alternating and encoded and encoded[-1]["role"] == message_object["role"]:
+        if alternates and encoded and encoded[-1]["role"] == message_object["role"]:
             reason = "neighbouring messages of one role are sent as one"
             request.record_loss(LossKind.FLATTENED, reason, Severity.INFO)
             encoded[-1] = {
@@ -156,11 +161,8 @@ def _content_parts(message: Mapping[str, Any]) -> list[Any]:
 
 
 def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[str, Any]:
-    if (text := turn.plain_text(request.provider)) is not None:
-        return {"role": turn.role.value, "content": text}
     if turn.is_simple(request.provider):
-        pieces = encode_pieces([(block, _NO_NOTE) for block in turn.blocks], request.tool_id, dialect)
-        return _encode_pieces(request, turn, pieces, {}, dialect)
+        return _encode_simple(request, turn, dialect)
     # A synthetic turn, or one with another role now, does not have the message's notes.
     raw = turn.raw(request.provider) if turn.role is turn.message.role else {}
     marked = cache_marks.find_marked(request, turn)
@@ -173,16 +175,32 @@ def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[
         if _should_send(request, turn, index, note, dialect)
     ]
     request.record_moved_texts(turn, thinking_first=not dialect.thinking_parts)
-    encoded = _encode_pieces(request, turn, encode_pieces(blocks, request.tool_id, dialect), raw, dialect)
+    pieces = encode_pieces(blocks, request.tool_id, dialect)
+    if dialect.reasoning_required and "tool_calls" in pieces and options.may_reason(request):
+        pieces.setdefault(dialect.reasoning_fields[0], [""])
+    encoded = encode_message(_ROLES[turn.role], pieces, raw, dialect)
     return cache_marks.mark_message(request, encoded) if marked else encoded
 
 
-def _encode_pieces(
-    request: RequestBuilder, turn: Turn, pieces: PiecesByField, raw: Note, dialect: Dialect
-) -> dict[str, Any]:
-    if dialect.reasoning_required and "tool_calls" in pieces and options.may_reason(request):
-        pieces.setdefault(dialect.reasoning_fields[0], [""])
-    return encode_message(turn.role.value, pieces, raw, dialect)
+def _encode_simple(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[str, Any]:
+    """Encode a simple turn: texts, and calls after them."""
+    role, texts, calls = _ROLES[turn.role], list[str](), list[dict[str, Any]]()
+    for block in turn.blocks:
+        if type(block) is TextBlock:
+            texts.append(block.text)
+        elif type(block) is ToolUseBlock:
+            function = {"name": block.name, "arguments": wirejson.dumps_text(block.input)}
+            calls.append({"id": request.tool_id(block.id), "type": "function", "function": function})
+    if len(texts) > 1 and role in dialect.part_roles:
+        content: Any = [{"type": "text", "text": text} for text in texts]
+    else:
+        content = "\n".join(texts) if texts or not calls else None
+    encoded = {"role": role, "content": content}
+    if calls:
+        encoded["tool_calls"] = calls
+        if dialect.reasoning_required and options.may_reason(request):
+            encoded[dialect.reasoning_fields[0]] = ""
+    return encoded
 
 
 def _blocks_with_notes(turn: Turn, raw: Note) -> Iterator[tuple[ContentBlock, Note]]:
@@ -313,7 +331,7 @@ def _encode_tool_results(
     encoded: list[dict[str, Any]] = []
     if turn.is_simple(request.provider) and not dialect.tool_name:
         for block in turn.blocks:
-            if isinstance(block, ToolResultBlock) and isinstance(text := block.content[0], TextBlock):
+            if type(block) is ToolResultBlock and type(text := block.content[0]) is TextBlock:
                 answered = request.tool_id(block.tool_use_id)
                 encoded.append({"role": "tool", "tool_call_id": answered, "content": text.text})
         return encoded
@@ -337,7 +355,7 @@ def _encode_tool_results(
 
 def encode_tool_result(block: ToolResultBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> dict[str, Any]:
     """Encode a tool result. Texts are joined by line feeds, unless the provider's own was a list."""
-    notes = note.get("parts", {}) if note else _NO_NOTE
+    notes = note.get("parts", {})
     parts_of = [(part, notes.get(str(index), {}) if notes else {}) for index, part in enumerate(block.content)]
     pieces = encode_pieces(parts_of, tool_id, dialect)
     encoded: dict[str, Any] = {"role": "tool", "tool_call_id": tool_id(block.tool_use_id)}

@@ -6,14 +6,13 @@ roles: the prompt is a transcript, whose format is data.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.requests.turns import Turn
 from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
@@ -25,6 +24,9 @@ from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_chat.options import decode_options, encode_options
 from dragoman_adapters.openai_chat.stream import ChatStreamDecoder
+
+if TYPE_CHECKING:
+    from dragoman.adapter.requests.request_reader import HistoryReader
 
 _PROMPT_NOTE = "prompt"
 """The note of a user's message that was read from a request: its text is a prompt as it is."""
@@ -83,7 +85,7 @@ class TextCompletionAdapter(ChatAdapter):
         return _as_chat(super().parse_reply(response), "message")
 
     def decode_request(
-        self, native: dict[str, Any], reader: HistoryReader
+        self, native: dict[str, Any], reader: "HistoryReader"
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         prompt = native["prompt"]
         (prompt,) = prompt if isinstance(prompt, list) and len(prompt) == 1 else (prompt,)

@@ -25,9 +25,8 @@ from dragoman.adapter.errors import (
     RateLimitError,
     RequestTimeoutError,
     ServerError,
-    class_for_status,
 )
-from dragoman.adapter.replies.error_context import ErrorContext, Failure, typed_fields
+from dragoman.adapter.replies.error_context import ErrorContext, Failure, class_for_status, typed_fields
 
 BY_CODE: dict[str, type[ProviderError]] = {
     "invalid_api_key": AuthenticationError,

@@ -13,7 +13,6 @@ from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
     from dragoman.adapter.replies.stream_decoder import StreamDecoder
+    from dragoman.adapter.requests.request_reader import HistoryReader
 
 
 class ResponsesAdapter(WireAdapter):
@@ -105,8 +105,7 @@ class ResponsesAdapter(WireAdapter):
             return None
         return f"{self.path}/{quote(str(raw['id']), safe='')}" if raw.get("id") else None
 
-    def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
-        return encode.encode_body(request, tools)
+    encode_body = staticmethod(encode.encode_body)
 
     def parse_reply(self, response: WireResponse) -> dict[str, Any]:
         native = wirejson.loads_object(response.body)
@@ -119,7 +118,7 @@ class ResponsesAdapter(WireAdapter):
     decode_counts = staticmethod(decode.decode_counts)
 
     def decode_request(
-        self, native: dict[str, Any], reader: HistoryReader
+        self, native: dict[str, Any], reader: "HistoryReader"
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         decode.decode_history(native, reader)
         context = reader.context

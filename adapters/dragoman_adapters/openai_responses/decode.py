@@ -4,12 +4,11 @@ from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal
 from itertools import count, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.replies.drift import KnownNames
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import replace_fields, text_block
 from dragoman.canonical.guard import copy_json
@@ -19,6 +18,9 @@ from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.openai_responses import encode
 from dragoman_adapters.openai_responses.client_tools import calls_of, canonical_name, flat_tools
 from dragoman_adapters.openai_responses.decode_messages import MessageAccumulator, decode_tool_result, item_kind
+
+if TYPE_CHECKING:
+    from dragoman.adapter.requests.request_reader import HistoryReader
 
 STATUSES = {
     "in_progress": (MessageStatus.PARTIAL, StopReason.PAUSE),
@@ -220,7 +222,7 @@ _BILLED_ITEMS = {
 own answers in the same reply."""
 
 
-def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
+def decode_history(native: dict[str, Any], reader: "HistoryReader") -> None:
     """Decode the instructions and the items of a request. Consecutive items of the assistant are one message."""
     instructions = native.get("instructions")
     if isinstance(instructions, str) and instructions:
@@ -255,7 +257,7 @@ def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
     _add_message(assistant, reader)
 
 
-def _add_message(message: MessageAccumulator | None, reader: HistoryReader) -> None:
+def _add_message(message: MessageAccumulator | None, reader: "HistoryReader") -> None:
     if message is not None:
         reader.add(message.role, message.blocks, message.raw(), channel=message.channel)
 

@@ -17,7 +17,6 @@ from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import (
-    ContentBlock,
     DocumentBlock,
     ProviderBlock,
     RedactedThinkingBlock,
@@ -32,6 +31,7 @@ from dragoman_adapters.openai_responses import encode_blocks, native_calls
 from dragoman_adapters.openai_responses.client_tools import group_tools
 from dragoman_adapters.openai_responses.options import encode_options
 
+_ROLES = {role: role.value for role in Role}
 PHASES = {Channel.COMMENTARY: "commentary", Channel.FINAL: "final_answer"}
 
 SEPARATOR = "\n\n"
@@ -65,13 +65,11 @@ class _MessageItem:
     native_parts: list[dict[str, Any]] = field(default_factory=list)
 
 
-def encode_turn(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
+def _encode_turn(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
     """Encode the items of one turn. Blocks that were read from one message item become one item again."""
-    if (text := turn.plain_text(request.provider)) is not None:
-        return [_encode_message_item(turn.role, turn.message.channel, text)]
     has_own_items = bool(turn.blocks) and turn.role in _OWN_ITEMS and _NATIVE_CALLS not in request.encoder_state
     if has_own_items and turn.is_simple(request.provider):
-        return [_encode_simple(request, turn, block) for block in turn.blocks]
+        return _encode_simple(request, turn)
     raw = turn.raw(request.provider)
     starts, notes = raw.get("items", {}), raw.get("blocks", {})
     items: list[tuple[int, dict[str, Any] | _MessageItem]] = []
@@ -98,14 +96,18 @@ def encode_turn(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
     ]
 
 
-def _encode_simple(request: RequestBuilder, turn: Turn, block: ContentBlock) -> dict[str, Any]:
-    """Encode a block of a simple turn as an item of its own."""
-    if isinstance(block, TextBlock):
-        return _encode_message_item(turn.role, turn.message.channel, block.text)
-    if isinstance(block, ToolUseBlock):
-        return encode_tool_call(block, request.tool_id)
-    assert isinstance(block, ToolResultBlock)
-    return encode_tool_result(block, request.tool_id, {})
+def _encode_simple(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
+    """Encode a simple turn: each block is an item of its own."""
+    items: list[dict[str, Any]] = []
+    for block in turn.blocks:
+        if type(block) is TextBlock:
+            items.append(_encode_message_item(turn.role, None, block.text))
+        elif type(block) is ToolUseBlock:
+            items.append(encode_tool_call(block, request.tool_id))
+        elif type(block) is ToolResultBlock and type(text := block.content[0]) is TextBlock:
+            answered = request.tool_id(block.tool_use_id)
+            items.append({"type": "function_call_output", "call_id": answered, "output": text.text})
+    return items
 
 
 def _encode_parts(request: RequestBuilder, turn: Turn, index: int, note: Note) -> list[dict[str, Any]]:
@@ -222,8 +224,8 @@ def encode_message(role: Role, channel: Channel | None, content: list[dict[str, 
 
 def _encode_message_item(role: Role, channel: Channel | None, content: str | list[dict[str, Any]]) -> dict[str, Any]:
     if role is not Role.ASSISTANT:
-        return {"role": role.value, "content": content}
-    encoded: dict[str, Any] = {"type": "message", "role": role.value, "content": content}
+        return {"role": _ROLES[role], "content": content}
+    encoded: dict[str, Any] = {"type": "message", "role": "assistant", "content": content}
     if channel in PHASES:
         encoded["phase"] = PHASES[channel]
     return encoded
@@ -265,9 +267,6 @@ def encode_tool_call(block: ToolUseBlock, tool_id: ToolId) -> dict[str, Any]:
 def encode_tool_result(block: ToolResultBlock, tool_id: ToolId, note: Note) -> dict[str, Any]:
     """Encode the output of a function: a string if it is one plain text, else parts. The wire has no error flag."""
     answer: Any
-    if not note and len(block.content) == 1 and isinstance(text := block.content[0], TextBlock) and not text.citations:
-        answer = text.text
-        return {"type": "function_call_output", "call_id": tool_id(block.tool_use_id), "output": answer}
     notes = note.get("parts", {})
     content = [
         apply_diff(encode_blocks.encode_block(part, "input", part_note), part_note)
@@ -385,13 +384,17 @@ def _encode_messages(
     request: RequestBuilder, turns: Sequence[Turn], ends: list[int] | None = None
 ) -> list[dict[str, Any]]:
     """Encode the items of turns. ``ends`` receives the number of items after each turn."""
-    if any(turn.message.channel for turn in turns):
+    if not request.usual and any(turn.message.channel for turn in turns):
         for role, side in groupby(turns, key=lambda turn: turn.role):
             if role is Role.ASSISTANT:
                 _record_channel_losses(request, list(side))
     items: list[dict[str, Any]] = []
+    provider = request.provider
     for turn in turns:
-        items += encode_turn(request, turn)
+        if (text := turn.plain_text(provider)) is not None:
+            items.append(_encode_message_item(turn.role, None, text))
+        else:
+            items += _encode_turn(request, turn)
         if ends is not None:
             ends.append(len(items))
     return items

@@ -493,30 +493,6 @@ class UnclassifiedError(ProviderError):
     """A failure that no other class describes. ``status`` and ``message`` have what is known."""
 
 
-_BY_STATUS: dict[int, type[ProviderError]] = {
-    401: AuthenticationError,
-    402: BillingError,
-    403: PermissionDeniedError,
-    404: NotFoundError,
-    408: RequestTimeoutError,
-    413: ContextOverflowError,
-    429: RateLimitError,
-    498: OverloadedError,  # Groq's
-    499: RequestCancelledError,
-    503: OverloadedError,
-    529: OverloadedError,
-}
-
-
-def class_for_status(status: int) -> type[ProviderError]:
-    """Return the class of an HTTP status without a more precise code (docs/reference/contract.md#errors)."""
-    if found := _BY_STATUS.get(status):
-        return found
-    if status >= 500:
-        return ServerError
-    return InvalidRequestError if status >= 400 else UnclassifiedError
-
-
 MALFORMED_ERRORS = (KeyError, IndexError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 """The exceptions of reading a malformed reply; any other exception is a bug and is not caught."""
 UNREADABLE_ERRORS = (RequestError, *MALFORMED_ERRORS)

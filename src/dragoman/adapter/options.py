@@ -4,6 +4,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from dragoman.adapter.context import RequestContext
@@ -329,3 +330,16 @@ class UsedOptions:
         options = self._options
         fields = options.__dataclass_fields__
         return [name for name in self.take_set(self._names) if getattr(options, name) != fields[name].default]
+
+
+def encoding_options(options: AdapterOptions) -> tuple[Any, ...]:
+    """Return the options that decide how messages are encoded. A copy without the others would take longer."""
+    kind = type(options)
+    if kind not in _ENCODING_FIELDS:
+        names = (name for name in kind.__dataclass_fields__ if name not in ("context", "stream"))
+        _ENCODING_FIELDS[kind] = attrgetter(*names)
+    values: tuple[Any, ...] = _ENCODING_FIELDS[kind](options)
+    return values
+
+
+_ENCODING_FIELDS: dict[type[AdapterOptions], "attrgetter[Any]"] = {}

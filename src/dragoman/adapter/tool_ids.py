@@ -8,7 +8,6 @@ every other id in the session.
 import hashlib
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
@@ -28,6 +27,9 @@ class ToolIdMap:
         self._latest: dict[tuple[str, str], str] = {}
         self._sent: dict[str, dict[str, str]] = {}
         self._holder: dict[str, dict[str, str]] = {}
+        self._rule: ToolIdRule | None = None
+        """The rule of the latest id that was made, with the characters and the length of its ids after the prefix."""
+        self._alphabet, self._length = "", 0
 
     def __bool__(self) -> bool:
         return True  # an empty map is still the caller's map: `map or ToolIdMap()` must not lose it
@@ -81,9 +83,9 @@ class ToolIdMap:
 
         Raises ConfigurationError if the rule allows so few ids that none is free.
         """
-        sent = self._sent.setdefault(provider, {})
-        wire = sent.get(canonical)
-        if wire is None:
+        if (sent := self._sent.get(provider)) is None:
+            sent = self._sent[provider] = {}
+        if (wire := sent.get(canonical)) is None:
             holders = self._holder.setdefault(provider, {})
             native = self.native_id(canonical, provider) if canonical in self._issued else None
             wire = native if native and native not in holders else self._make(canonical, provider, rule)
@@ -114,8 +116,11 @@ class ToolIdMap:
     def _make(self, canonical: str, provider: str, rule: ToolIdRule) -> str:
         """Return a free id that is legal for the rule, from letters and digits if it allows them."""
         holders = self._holder[provider]
-        alphabet = _preferred_characters(rule.alphabet)
-        size, length = len(alphabet), max(rule.min_length, min(rule.max_length, _DERIVED_LENGTH)) - len(rule.prefix)
+        if rule is not self._rule:  # a history has many calls of one rule, and a look at its fields takes long
+            self._rule, self._alphabet = rule, "".join(filter(str.isalnum, rule.alphabet)) or rule.alphabet
+            self._length = max(rule.min_length, min(rule.max_length, _DERIVED_LENGTH)) - len(rule.prefix)
+        alphabet, length = self._alphabet, self._length
+        size = len(alphabet)
         for attempt in range(_MAX_ATTEMPTS):
             digest = hashlib.shake_256(f"{canonical}/{attempt}".encode()).digest(4 * length)
             digits = struct.unpack(f">{length}I", digest)
@@ -142,9 +147,3 @@ class ToolIdMap:
             restored._sent[provider] = dict(ids)
             restored._holder[provider] = {wire: canonical for canonical, wire in ids.items()}
         return restored
-
-
-@lru_cache(maxsize=64)  # one for each rule of the tables
-def _preferred_characters(alphabet: str) -> str:
-    """Return the letters and digits; all characters if there are none."""
-    return "".join(filter(str.isalnum, alphabet)) or alphabet

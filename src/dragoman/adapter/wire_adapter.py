@@ -30,7 +30,6 @@ from dragoman.adapter.replies.error_context import (
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader, is_for_another, parse_request
 from dragoman.adapter.wire import Headers, WireRequest, WireResponse
 from dragoman.canonical.message import Message, MessageStatus, Role
 from dragoman.canonical.tools import ToolDefinition
@@ -39,6 +38,7 @@ from dragoman.canonical.usage import Usage
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.replies.stream_decoder import StreamDecoder
+    from dragoman.adapter.requests.request_reader import HistoryReader
 
 ResultT = TypeVar("ResultT")
 
@@ -75,7 +75,7 @@ class WireAdapter(Adapter):
         """Decode a whole reply."""
 
     def decode_request(
-        self, native: dict[str, Any], reader: HistoryReader
+        self, native: dict[str, Any], reader: "HistoryReader"
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         """Decode a request: add its messages to the reader, return its tools and options. By default it is refused."""
         raise RequestError(f"the adapter of {self.provider} does not read requests")
@@ -189,6 +189,9 @@ class WireAdapter(Adapter):
     def from_wire_request(
         self, body: bytes | Mapping[str, Any], context: RequestContext
     ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
+        # Imported late: only servers, and files of other programs, read requests.
+        from dragoman.adapter.requests.request_reader import HistoryReader, is_for_another, parse_request
+
         native = parse_request(body)
         reader = HistoryReader(self.provider, self.model, context)
         try:

@@ -12,7 +12,7 @@ from dragoman.adapter.errors import CriticalLossError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.adapter.losses import Loss, Severity
 from dragoman.adapter.requests.encode_cache import CallKeys
-from dragoman.adapter.requests.prepare import find_usual_turns
+from dragoman.adapter.requests.prepare import is_usual
 from dragoman.adapter.requests.projection import Projection, project
 from dragoman.adapter.requests.request_builder import Target
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
@@ -97,7 +97,8 @@ def test_no_step_changes_a_usual_conversation(history: list[Message]) -> None:
             message for message in as_messages(project(history, target)) if not message.metadata.cache_breakpoints
         ]
         for messages in (history, repaired):
-            if (turns := find_usual_turns(messages, target, CallKeys())) is not None:
+            turns = tuple(map(Turn.of, messages))
+            if is_usual(turns, target, CallKeys()):
                 assert project(messages, target) == Projection(turns, ())
 
 
@@ -107,11 +108,11 @@ def test_texts_and_rounds_of_tools_are_usual() -> None:
     result = ToolResultBlock(tool_use_id="tu_1", content=(TextBlock(text="Nothing."),))
     asked = [Message.user("Look."), Message(role=Role.ASSISTANT, content=(TextBlock(text="I look."), call))]
     answered = [*asked, Message(role=Role.TOOL, content=(result,))]
+    open_turns, turns = list(map(Turn.of, asked)), list(map(Turn.of, answered))
     for target in TARGETS:
-        takes_tools = bool(target.capabilities.supports_tools)
-        assert (find_usual_turns(answered, target, CallKeys()) is not None) is takes_tools
-        assert find_usual_turns(asked, target, CallKeys()) is None
-        assert find_usual_turns(answered, target, CallKeys().with_calls(["tu_1"])) is None
+        assert is_usual(turns, target, CallKeys()) is bool(target.capabilities.supports_tools)
+        assert not is_usual(open_turns, target, CallKeys())
+        assert not is_usual(turns, target, CallKeys().with_calls(["tu_1"]))
 
 
 @given(history=histories())

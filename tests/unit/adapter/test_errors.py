@@ -28,9 +28,9 @@ from dragoman.adapter.errors import (
     ToolSchemaError,
     UnclassifiedError,
     UnpricedModelError,
-    class_for_status,
     mask_secrets,
 )
+from dragoman.adapter.replies.error_context import class_for_status
 from tests.tables import each_row
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
-from dragoman.adapter.errors import ProviderError, RateLimitError, class_for_status
+from dragoman.adapter.errors import ProviderError, RateLimitError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities
+from dragoman.adapter.replies.error_context import class_for_status
 from dragoman.adapter.replies.framing import Frame, NdjsonDecoder
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder

@@ -206,7 +206,10 @@ class ReplyStreamEncoder(ABC):
             return self.delta(text) if text else b""
         if not text:
             return b""
-        late = self._release_thinking() if self._late and not self._waits else b""
+        late = b""
+        if self._late and not self._waits:
+            waiting, self._late, self._said = self._late, [], False
+            late = b"".join(map(self._on_thinking, waiting))
         return late + self._switch(TEXT, event.content_block_index, text)
 
     def _on_thinking(self, event: ThinkingDelta) -> bytes:
@@ -236,11 +239,6 @@ class ReplyStreamEncoder(ABC):
         self._highest = max(self._highest, index)
         self._sent.setdefault(index, [])
         return written + self.write_redacted(index, RedactedThinkingBlock(data=event.redacted or ""))
-
-    def _release_thinking(self) -> bytes:
-        """Write thinking that waited for the next text."""
-        waiting, self._late, self._said = self._late, [], False
-        return b"".join(map(self._on_thinking, waiting))
 
     def _on_call(self, event: ToolUseStart) -> bytes:
         if self._calls_wait:
@@ -440,9 +438,6 @@ class ReplyStreamEncoder(ABC):
             case _:
                 return self.write_other(index, block, message)
 
-    def _on_error(self, event: ErrorEvent) -> bytes:
-        return self.fail(event.error)
-
 
 _HANDLERS: dict[type, Callable[[ReplyStreamEncoder, Any], bytes]] = {
     TextDelta: ReplyStreamEncoder._on_text,
@@ -453,7 +448,7 @@ _HANDLERS: dict[type, Callable[[ReplyStreamEncoder, Any], bytes]] = {
     UsageUpdate: ReplyStreamEncoder._on_usage,
     MessageStart: ReplyStreamEncoder._on_start,
     MessageComplete: ReplyStreamEncoder._on_complete,
-    ErrorEvent: ReplyStreamEncoder._on_error,
+    ErrorEvent: lambda encoder, event: encoder.fail(event.error),
 }
 
 

@@ -12,15 +12,22 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import (
     UNREADABLE_ERRORS,
+    AuthenticationError,
+    BillingError,
+    ContextOverflowError,
     ExpiredReferenceError,
     InvalidRequestError,
     MalformedReplyError,
     NotFoundError,
+    OverloadedError,
     PermissionDeniedError,
     ProviderError,
+    RateLimitError,
+    RequestCancelledError,
     RequestError,
+    RequestTimeoutError,
+    ServerError,
     UnclassifiedError,
-    class_for_status,
     mask_secrets,
 )
 
@@ -29,6 +36,30 @@ REQUEST_ID_HEADERS = (
     "mistral-correlation-id", "x-goog-request-id", "cf-ray",
 )  # fmt: skip
 """Headers with the provider's id of a request, the most specific first."""
+
+_BY_STATUS: dict[int, type[ProviderError]] = {
+    401: AuthenticationError,
+    402: BillingError,
+    403: PermissionDeniedError,
+    404: NotFoundError,
+    408: RequestTimeoutError,
+    413: ContextOverflowError,
+    429: RateLimitError,
+    498: OverloadedError,  # Groq's
+    499: RequestCancelledError,
+    503: OverloadedError,
+    529: OverloadedError,
+}
+
+
+def class_for_status(status: int) -> type[ProviderError]:
+    """Return the class of an HTTP status without a more precise code (docs/reference/contract.md#errors)."""
+    if found := _BY_STATUS.get(status):
+        return found
+    if status >= 500:
+        return ServerError
+    return InvalidRequestError if status >= 400 else UnclassifiedError
+
 
 _MAX_SEARCHED = 2_000
 """Characters of a message in which a lost container or file is looked for."""

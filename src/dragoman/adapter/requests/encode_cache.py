@@ -78,29 +78,27 @@ class EncodedPrefix:
     """The prefix that this one extends, if the cache is shared."""
 
     def extend(
-        self, tool_ids: ToolIdMap, options: Any, messages: Sequence[Message], chunks: Iterable[bytes],
+        self, tool_ids: ToolIdMap, options: Any, turns: Sequence[Turn], chunks: Iterable[bytes],
         losses: Sequence[Loss], encoder_state: Mapping[str, Any],
     ) -> "EncodedPrefix":  # fmt: skip
-        """Return the prefix with more messages, their items as JSON, their losses, and the adapter's state after
-        them."""
+        """Return the prefix with more messages, given as a turn each, their items as JSON, their losses, and the
+        adapter's state after them."""
+        calls: list[str] = []
+        noted: list[Message] = []
+        for turn in turns:  # one loop, because it reads the whole history
+            if turn.text is None and turn.role is Role.ASSISTANT:
+                calls += [block.id for block in turn.blocks if type(block) is ToolUseBlock]
+            if turn.notes and PREFIX_NOTE in turn.notes:
+                noted.append(turn.message)
         return replace(
             self,
             tool_ids=tool_ids,
             options=options,
-            messages=(*self.messages, *messages),
+            messages=(*self.messages, *[turn.message for turn in turns]),
             json_chunks=(*self.json_chunks, *chunks),
             losses=(*self.losses, *losses),
-            keys=self.keys.with_calls(
-                block.id
-                for message in messages
-                if message.role is Role.ASSISTANT
-                for block in message.content
-                if isinstance(block, ToolUseBlock)
-            ),
-            with_prefix_note=(
-                *self.with_prefix_note,
-                *[each for each in messages if each.metadata.provider_raw and has_prefix_note(each)],
-            ),
+            keys=self.keys.with_calls(calls),
+            with_prefix_note=(*self.with_prefix_note, *noted),
             encoder_state=deepcopy(encoder_state),
         )
 

@@ -18,7 +18,6 @@ from dragoman.adapter.facts.capabilities import limits_revision
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.options import AdapterOptions, NamedTool, ToolChoice
 from dragoman.adapter.requests.request_builder import ABSENT_OPTION, RequestBuilder, Target
-from dragoman.adapter.requests.request_reader import extra_fields
 from dragoman.adapter.wirejson import Path, assign_path, lookup_path
 
 
@@ -330,6 +329,8 @@ def keep_other_fields(
 
     ``encode`` writes options, and ``covered`` names the fields that the messages and the tools cover.
     """
+    from dragoman.adapter.requests.request_reader import extra_fields  # imported late: only servers read options
+
     request = RequestBuilder(target, options, options.context or RequestContext(model=""), (), [], holds_budgets=False)
     extra = extra_fields(native, encode(request), covered)
     return replace(options, extra={target.provider: extra} if extra else {})

@@ -51,7 +51,7 @@ class _Pairing:
         if turn.role is Role.TOOL:
             self._add_results(turn)
             return
-        if turn.plain and not self.open_calls and not self.deferred:  # separates no call from its result
+        if turn.text is not None and not self.open_calls and not self.deferred:  # separates no call from its result
             self.paired.append(turn)
             return
         if turn.role is Role.USER:
@@ -99,7 +99,7 @@ class _Pairing:
             blocks.append(block)
             origins.append(origin)
         if blocks or not turn.blocks:
-            self.paired.append(Turn(turn.message, Role.TOOL, tuple(blocks), tuple(origins)))
+            self.paired.append(Turn(turn.message, Role.TOOL, tuple(blocks), tuple(origins), notes=turn.notes))
 
     def _pop_call(self, tool_use_id: str) -> str | None:
         keys = self.open_keys.get(tool_use_id)
@@ -137,7 +137,7 @@ class _Pairing:
                     block = block.model_copy(update={"id": key})
             blocks.append(block)
         # A renamed call keeps its origin: what its issuer noted about the block still holds.
-        return Turn(turn.message, turn.role, tuple(blocks), turn.origins) if self.open_calls else turn
+        return Turn(turn.message, turn.role, tuple(blocks), turn.origins, notes=turn.notes) if self.open_calls else turn
 
     def _record_loss(self, turn: Turn, origin: int, kind: LossKind, reason: str) -> None:
         block_type = turn.message.content[origin].type if origin != SYNTHETIC else ""
@@ -220,4 +220,4 @@ def _split(turn: Turn) -> Iterator[tuple[Turn, ToolUseBlock | None]]:
 
 def _part(turn: Turn, pairs: Sequence[tuple[ContentBlock, int]]) -> Turn:
     blocks, origins = tuple(block for block, _ in pairs), tuple(origin for _, origin in pairs)
-    return replace(turn, blocks=blocks, origins=origins, plain=False)
+    return replace(turn, blocks=blocks, origins=origins, text=None)

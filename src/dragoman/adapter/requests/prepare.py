@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.facts.capabilities import ABSENT
 from dragoman.adapter.losses import Loss, LossKind, Severity
-from dragoman.adapter.options import AdapterOptions, NamedTool
+from dragoman.adapter.options import AdapterOptions, NamedTool, encoding_options
 from dragoman.adapter.requests.block_fields import MESSAGE_FIELDS, find_lost_message_fields
 from dragoman.adapter.requests.encode_cache import EMPTY_PREFIX, CallKeys, EncodedPrefix, begins_stretch
-from dragoman.adapter.requests.request_builder import RequestBuilder, Target, encoding_options
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.turns import CONVERSATION_ROLES, Turn
 from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.ids import ModelId
@@ -112,13 +112,13 @@ def _project_history(
     while True:
         uncached = tuple(messages[lead + len(prefix.messages) :])
         sent = (*messages[:lead], *uncached) if prefix.messages else tuple(messages)
-        notes = [raw for message in sent if (raw := message.metadata.provider_raw)]
+        turns = tuple([Turn.of(message) for message in sent])
+        notes = [turn.notes for turn in turns if turn.notes]
         if any("tool_ids" in raw for raw in notes):
             _remember_issued_ids(sent, target.provider, context, prefix.keys)
-        turns = find_usual_turns(sent, target, prefix.keys)
-        usual, instruction_turns = turns is not None, lead
+        instruction_turns = lead
         projection_losses: Sequence[Loss] = ()
-        if turns is None:
+        if not (usual := is_usual(turns, target, prefix.keys)):
             from dragoman.adapter.requests.projection import project
 
             projection = project(sent, target, keys=prefix.keys, server_state=server_state)
@@ -158,31 +158,28 @@ def _find_prefix(
     return found if found is not None and found.options == encoding_options(options) else EMPTY_PREFIX
 
 
-def find_usual_turns(messages: Sequence[Message], target: Target, keys: CallKeys) -> tuple[Turn, ...] | None:
-    """Return the turns of a usual conversation, which no step of the projection changes on any wire; None for others.
+def is_usual(turns: Sequence[Turn], target: Target, keys: CallKeys) -> bool:
+    """Whether the turns are a usual conversation, which no step of the projection changes on any wire.
 
     It has texts of user and model, and calls of tools whose results directly follow, after a system prompt, if any, and
     the model comes next. ``keys`` are those of earlier calls.
     """
-    if not messages or messages[-1].role not in (Role.USER, Role.TOOL):
-        return None
-    rounds: _ToolRounds | None = None
-    turns: list[Turn] = []
-    for message in messages:
-        turn = Turn.of(message)
-        if message.channel is not None:
-            return None
-        if not turn.plain:
-            rounds = rounds or _ToolRounds(target, keys)
+    if not turns or turns[-1].role not in (Role.USER, Role.TOOL):
+        return False
+    rounds = _ToolRounds(target, keys)
+    open_calls = rounds.open_calls
+    for turn in turns:
+        role = turn.role
+        if turn.text is None:
             if not rounds.follow(turn):
-                return None
-        elif (rounds is not None and rounds.open_calls) or not (
-            turn.role in CONVERSATION_ROLES
-            or (not turns and turn.role is Role.SYSTEM and target.capabilities.supports_system_prompt is not ABSENT)
+                return False
+        elif open_calls or not (
+            role is Role.USER
+            or role is Role.ASSISTANT
+            or (turn is turns[0] and role is Role.SYSTEM and target.capabilities.supports_system_prompt is not ABSENT)
         ):
-            return None
-        turns.append(turn)
-    return None if rounds is not None and rounds.open_calls else tuple(turns)
+            return False
+    return not open_calls
 
 
 @dataclass(slots=True)
@@ -199,34 +196,39 @@ class _ToolRounds:
     """The names of tools that the model accepts."""
 
     def follow(self, turn: Turn) -> bool:
-        """Whether a turn of several blocks, or of a call or result, is usual at its place."""
-        if not (turn.blocks and turn.ordinary) or turn.message.metadata.cache_breakpoints:
-            return False
-        if turn.role is not Role.TOOL:
-            return not self.open_calls and turn.role in CONVERSATION_ROLES and self._open(turn)
-        for block in turn.blocks:
-            if type(block) is not ToolResultBlock or block.tool_use_id not in self.open_calls:
-                return False
-            self.open_calls.remove(block.tool_use_id)
-        return True
+        """Whether a turn of several blocks, or of a call or result, is usual at its place.
 
-    def _open(self, turn: Turn) -> bool:
-        """Whether the turn's calls are of ids and tools that need no change, and not more than the model makes."""
-        capabilities = self.target.capabilities
+        Its calls are of ids and tools that need no change, and not more than the model makes; results answer open
+        calls.
+        """
+        open_calls, role = self.open_calls, turn.role
+        if not turn.ordinary or not turn.blocks:
+            return False
+        if role is not Role.TOOL and (open_calls or role not in CONVERSATION_ROLES):
+            return False
         for block in turn.blocks:
-            if type(block) is TextBlock:
-                continue
-            if type(block) is not ToolUseBlock or turn.role is not Role.ASSISTANT:
-                return False
-            if block.id in self.seen or block.id in self.keys or not capabilities.supports_tools:
-                return False
-            if block.name not in self.names:
-                if not capabilities.tool_name_rule.accepts(block.name):
+            if role is Role.TOOL:
+                if type(block) is not ToolResultBlock or (key := block.tool_use_id) not in open_calls:
                     return False
-                self.names.add(block.name)
-            self.seen.add(block.id)
-            self.open_calls.add(block.id)
-        return len(self.open_calls) < 2 or bool(capabilities.supports_parallel_tool_calls)
+                open_calls.remove(key)
+            elif type(block) is ToolUseBlock:
+                if role is not Role.ASSISTANT or (key := block.id) in self.seen or key in self.keys:
+                    return False
+                if (name := block.name) not in self.names and not self._accept(name):
+                    return False
+                self.seen.add(key)
+                open_calls.add(key)
+            elif type(block) is not TextBlock:
+                return False
+        return role is Role.TOOL or len(open_calls) < 2 or bool(self.target.capabilities.supports_parallel_tool_calls)
+
+    def _accept(self, name: str) -> bool:
+        """Note a tool's name, and say whether the model takes it."""
+        capabilities = self.target.capabilities
+        if not (capabilities.supports_tools and capabilities.tool_name_rule.accepts(name)):
+            return False
+        self.names.add(name)
+        return True
 
 
 def _count_turns_of(messages: Sequence[Message], turns: Sequence[Turn]) -> int:

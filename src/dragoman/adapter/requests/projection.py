@@ -65,7 +65,7 @@ def project(
     projector = _Projector(target, losses)
     # A turn of plain text has no tools, thinking, media or native blocks: in most histories, that is most of them.
     turns = [
-        turn if turn.plain else projector.filter_thinking(projector.flatten_tools(projector.rename_calls(turn)))
+        projector.filter_thinking(projector.flatten_tools(projector.rename_calls(turn))) if turn.text is None else turn
         for turn in turns
     ]
     media = MediaFilter(target.provider, target.model, target.capabilities, losses, projector.to_result_part)
@@ -85,7 +85,7 @@ def project(
 def _flatten_foreign_calls(turns: list[Turn], target: Target, losses: list[Loss]) -> list[Turn]:
     """Replace the native calls and results of other providers with text."""
     own = {target.provider, *target.capabilities.native_from}
-    natives = (block for turn in turns if not turn.plain for block in turn.blocks if type(block) is ProviderBlock)
+    natives = (block for turn in turns if turn.text is None for block in turn.blocks if type(block) is ProviderBlock)
     if all(block.provider in own for block in natives):
         return turns
     from dragoman.adapter.server_tools.native_calls import flatten_turns  # few histories need it
@@ -204,7 +204,7 @@ class _Projector:
         """Replace unsupported roles: developer becomes system, a late system message becomes the user's."""
         leading = True
         for turn in turns:
-            if turn.plain and turn.role in CONVERSATION_ROLES and turn.message.channel is None:
+            if turn.text is not None and turn.role in CONVERSATION_ROLES:
                 leading = False
                 yield turn
                 continue

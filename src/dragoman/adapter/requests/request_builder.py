@@ -1,16 +1,15 @@
 """Builds one request: the projected turns, the tool ids, and the losses so far. Every adapter uses it."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from operator import attrgetter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import CriticalLossError, ProjectionError
-from dragoman.adapter.facts.capabilities import AdapterCapabilities
+from dragoman.adapter.facts.capabilities import AdapterCapabilities, ToolIdRule
 from dragoman.adapter.losses import Loss, LossKind, Severity
-from dragoman.adapter.options import AdapterOptions, UsedOptions
+from dragoman.adapter.options import AdapterOptions, UsedOptions, encoding_options
 from dragoman.adapter.requests import block_fields
 from dragoman.adapter.requests.block_fields import MESSAGE_FIELDS, BlockField, field_losses
 from dragoman.adapter.requests.encode_cache import (
@@ -97,6 +96,7 @@ class RequestBuilder:
     encoder_state: dict[str, Any] = field(default_factory=dict)
     """The encoder's state between two stretches of turns; stored with the cached prefix."""
     provider: str = field(init=False)
+    tool_id_rule: ToolIdRule = field(init=False)
     used: UsedOptions = field(init=False)
     """The options to take from: what is left at the end is a loss. ``options`` is for looking alone."""
     holds_budgets: bool = True
@@ -113,6 +113,7 @@ class RequestBuilder:
     def __post_init__(self) -> None:
         self.provider = self.target.provider
         self.used = UsedOptions(self.options)
+        self.tool_id_rule = self.target.capabilities.tool_id_rule
 
     def split_instructions(self) -> tuple[Sequence[Turn], Sequence[Turn]]:
         """Split off the leading instructions. A message that was read from inside the list stays there."""
@@ -133,7 +134,7 @@ class RequestBuilder:
         rest = turns[lead_count:]
         self.at_list_start = not (lead_count or self.prefix.messages)
         # A few short texts are encoded again with each request: that costs less than a longer prefix, another object.
-        few = len(rest) <= _FEW and all(turn.plain and len(turn.blocks[0].text) <= _SHORT for turn in rest)  # type: ignore[union-attr]  # a plain turn is one text
+        few = len(rest) <= _FEW and all(turn.text is not None and len(turn.text) <= _SHORT for turn in rest)
         cached_turns = 0 if few else self._extend_prefix(rest, encode)
         items = encode(rest[cached_turns:])
         if not self.prefix.json_chunks:
@@ -178,7 +179,7 @@ class RequestBuilder:
         self.prefix = self.prefix.extend(
             context.tool_ids,
             encoding_options(self.options),
-            messages,
+            turns if self.usual else [Turn.of(message) for message in messages],
             chunks,
             [*new_losses, *self.losses[mark:]],
             self.encoder_state,
@@ -202,7 +203,7 @@ class RequestBuilder:
 
     def tool_id(self, key: str) -> str:
         """Return the provider's id of a call."""
-        return self.context.tool_ids.id_for(key, self.provider, self.target.capabilities.tool_id_rule)
+        return self.context.tool_ids.id_for(key, self.provider, self.tool_id_rule)
 
     def restore_block(self, turn: Turn, index: int, encoded: Mapping[str, Any]) -> dict[str, Any]:
         """Restore what the provider's own block held beyond our encoding."""
@@ -475,19 +476,6 @@ def fit_tool_schemas(request: RequestBuilder, tools: Sequence[ToolDefinition]) -
                 tool = tool.model_copy(update={"input_schema": fitted.schema})
         fitted_tools.append(tool)
     return fitted_tools
-
-
-def encoding_options(options: AdapterOptions) -> tuple[Any, ...]:
-    """Return the options that decide how messages are encoded. A copy without the others would take longer."""
-    kind = type(options)
-    if kind not in _ENCODING_FIELDS:
-        names = (each.name for each in fields(kind) if each.name not in ("context", "stream"))
-        _ENCODING_FIELDS[kind] = attrgetter(*names)
-    values: tuple[Any, ...] = _ENCODING_FIELDS[kind](options)
-    return values
-
-
-_ENCODING_FIELDS: dict[type[AdapterOptions], "attrgetter[Any]"] = {}
 
 
 def _dump_around(body: Mapping[str, Any], history_field: str, history: EncodedHistory) -> bytes:

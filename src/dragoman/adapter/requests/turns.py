@@ -11,7 +11,7 @@ from dragoman.canonical.message import Message, Role
 
 SYNTHETIC = -1
 """The origin of a block that is in no message."""
-_FIRST_ORIGIN = (0,)
+_FIRST_ORIGIN, _TWO_ORIGINS = (0,), (0, 1)
 CONVERSATION_ROLES = (Role.USER, Role.ASSISTANT)
 
 
@@ -22,8 +22,8 @@ class Turn:
     ``origins[i]`` is the index in ``message.content`` that ``blocks[i]`` came from, or SYNTHETIC. Turns
     are immutable.
 
-    ``plain``: the turn is one text that is not blank and has no marker of a cache, so most kinds of loss cannot occur
-    in it.
+    ``text`` is that of a turn which is nothing else: one text that is not blank, without citations, markers of a cache
+    and a channel, so most kinds of loss cannot occur in it. It is None for all other turns.
     """
 
     message: Message
@@ -31,28 +31,31 @@ class Turn:
     blocks: tuple[ContentBlock, ...]
     origins: tuple[int, ...]
     """Where each block comes from in the history's message."""
-    plain: bool = False
+    text: str | None = None
+    notes: Mapping[str, Any] | None = None
+    """The notes of an adapter on the message, which `raw` returns for their provider."""
     _survey: tuple[bool, bool] | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, message: Message) -> "Turn":
         """Return a message as it is."""
-        content = message.content
-        if len(content) == 1:
-            (block,) = content
-            plain = (
-                type(block) is TextBlock
-                and block.text != ""
-                and not block.text.isspace()
-                and not message.metadata.cache_breakpoints
-            )
-            return cls(message, message.role, content, _FIRST_ORIGIN, plain)
-        return cls(message, message.role, content, tuple(range(len(content))))
+        fields = message.__dict__  # a model looks for each attribute in all its classes first
+        role, content, metadata = fields["role"], fields["content"], fields["metadata"].__dict__
+        notes = metadata["provider_raw"]
+        count, is_special = len(content), bool(metadata["cache_breakpoints"]) or fields["channel"] is not None
+        if count == 1 and not is_special and type(block := content[0]) is TextBlock and not block.citations:
+            text = block.text
+            if text and not text.isspace():
+                return cls(message, role, content, _FIRST_ORIGIN, text, notes)
+        origins = _FIRST_ORIGIN if count == 1 else _TWO_ORIGINS if count == 2 else tuple(range(count))
+        turn = cls(message, role, content, origins, None, notes)
+        turn._survey = (False, False) if is_special else _survey(content)
+        return turn
 
     @classmethod
     def synthetic(cls, message: Message, role: Role, blocks: tuple[ContentBlock, ...]) -> "Turn":
         """Create a turn that does not come from a message; ``message`` is its cause."""
-        return cls(message, role, blocks, (SYNTHETIC,) * len(blocks))
+        return cls(message, role, blocks, (SYNTHETIC,) * len(blocks), None, message.metadata.provider_raw)
 
     def loss(self, index: int, kind: LossKind, reason: str, severity: Severity = Severity.WARNING) -> Loss:
         """Return a loss of the block at ``index`` of the message, or of the message if that is SYNTHETIC."""
@@ -61,49 +64,42 @@ class Turn:
         return Loss(kind, self.message.id, index, reason, severity, block_type)
 
     def plain_text(self, provider: str, layout: frozenset[str] | None = None) -> str | None:
-        """Return the text if the turn is only a text for that provider: without citations and without notes of its
-        own. ``layout`` names the notes that decide how its own message is written; without it, any note may."""
-        if not self.plain:
+        """Return the text if the turn is only a text for that provider: it has no notes of its own. ``layout`` names
+        the notes that decide how its own message is written; without it, any note may."""
+        if self.text is None or ((notes := self.notes) is not None and _decide_layout(notes, provider, layout)):
             return None
-        raw = self.message.metadata.provider_raw
-        if raw is not None and raw.get("by") == provider and (layout is None or not layout.isdisjoint(raw)):
-            return None
-        block = self.blocks[0]
-        return block.text if isinstance(block, TextBlock) and not block.citations else None
+        return self.text
 
     @property
     def ordinary(self) -> bool:
         """Whether the turn is nothing but texts, calls and results of texts, all with words.
 
-        Such a turn has no thinking, media or native blocks, and nothing empty.
+        Such a turn has no thinking, media or native blocks, nothing empty, no markers of a cache and no channel.
         """
-        if self._survey is None:
-            self._survey = _survey(self.blocks)
-        return self._survey[0]
+        return (self._survey or self._look())[0]
 
     @property
     def portable(self) -> bool:
         """Whether every wire supports all that the blocks hold, as for most turns: texts without citations, then calls
-        with arguments that are objects, or results of one text each that are not errors."""
-        if self._survey is None:
-            self._survey = _survey(self.blocks)
-        return self._survey[1]
+        with arguments that are objects, or results of one text each that are not errors. It has no markers of a cache
+        and no channel."""
+        return (self._survey or self._look())[1]
 
     def is_simple(self, provider: str, layout: frozenset[str] | None = None) -> bool:
-        """Whether there is nothing to ask about the turn: it is ordinary and portable, the provider has no notes of its
-        own on it, and it has no marker of a cache. Encoders write such turns, which are most of them, at once.
+        """Whether there is nothing to ask about the turn: it is ordinary and portable, and the provider has no notes of
+        its own on it. Encoders write such turns, which are most of them, at once.
 
         ``layout`` is that of `plain_text`.
         """
-        metadata = self.message.metadata
-        raw = metadata.provider_raw
-        if raw is not None and raw.get("by") == provider and (layout is None or not layout.isdisjoint(raw)):
+        if (notes := self.notes) is not None and _decide_layout(notes, provider, layout):
             return False
-        if metadata.cache_breakpoints:
-            return False
-        if self._survey is None:
-            self._survey = _survey(self.blocks)
-        return self._survey == (True, True)
+        return (self._survey or self._look()) == _SIMPLE
+
+    def _look(self) -> tuple[bool, bool]:
+        """Return what `_survey` does, of a turn that may have markers of a cache or a channel, and keep it."""
+        is_special = self.message.metadata.cache_breakpoints or self.message.channel is not None
+        self._survey = survey = (False, False) if is_special else _survey(self.blocks)
+        return survey
 
     @property
     def has_calls(self) -> bool:
@@ -132,7 +128,7 @@ class Turn:
             for each in new
         ]
         blocks, origins = tuple(block for block, _ in pairs), tuple(origin for _, origin in pairs)
-        return replace(self, blocks=blocks, origins=origins, plain=False)
+        return replace(self, blocks=blocks, origins=origins, text=None)
 
     def texts_after_calls(self) -> Iterator[int]:
         """Yield the indexes of texts and thinking after a call: on some wires all text of a message comes before its
@@ -152,8 +148,8 @@ class Turn:
 
     def raw(self, provider: str) -> Mapping[str, Any]:
         """Return the notes of that provider's adapter on the message; empty if another adapter wrote them."""
-        raw = self.message.metadata.provider_raw
-        return raw if raw is not None and raw.get("by") == provider else {}
+        notes = self.notes
+        return notes if notes is not None and notes.get("by") == provider else {}
 
     def restore_block(self, index: int, encoded: Mapping[str, Any], provider: str) -> dict[str, Any]:
         """Restore what the provider's own block held beyond our encoding."""
@@ -162,30 +158,47 @@ class Turn:
         return apply_diff(encoded, blocks.get(str(origin)) if blocks and origin != SYNTHETIC else None)
 
 
+def _decide_layout(notes: Mapping[str, Any], provider: str, layout: frozenset[str] | None) -> bool:
+    """Whether the notes are that provider's and say how its own message is written; see `Turn.plain_text`."""
+    return notes.get("by") == provider and (layout is None or not layout.isdisjoint(notes))
+
+
+_SIMPLE = (True, True)
+
+
 def _survey(blocks: tuple[ContentBlock, ...]) -> tuple[bool, bool]:
     """Return whether a turn of these blocks is `Turn.ordinary`, and whether it is `Turn.portable`."""
     ordinary = portable = True
     has_calls = False
     for block in blocks:
-        texts: tuple[ContentBlock, ...] = ()
         if type(block) is TextBlock:
-            portable = portable and not block.citations and not has_calls
-            texts = (block,)
+            text = block.text
+            if not text or text.isspace():
+                ordinary = False
+            if has_calls or block.citations:
+                portable = False
         elif type(block) is ToolUseBlock:
             has_calls = True
-            portable = portable and block.raw_input is None
+            if block.raw_input is not None:
+                portable = False
         elif type(block) is ToolResultBlock:
-            texts = block.content
-            portable = portable and len(texts) == 1 and not block.is_error
-            ordinary = ordinary and bool(texts)
+            is_ordinary, is_portable = _survey_result(block)
+            ordinary, portable = ordinary and is_ordinary, portable and is_portable
         else:
             return False, False
-        for text in texts:
-            if type(text) is not TextBlock:
-                return False, False
-            if not text.text or text.text.isspace() or (text.citations and text is not block):
-                ordinary = False
     return ordinary, portable
+
+
+def _survey_result(result: ToolResultBlock) -> tuple[bool, bool]:
+    parts = result.content
+    ordinary = bool(parts)
+    for part in parts:
+        if type(part) is not TextBlock:
+            return False, False
+        text = part.text
+        if not text or text.isspace() or part.citations:
+            ordinary = False
+    return ordinary, len(parts) == 1 and not result.is_error
 
 
 def drop_unknown_roles(turns: list[Turn], losses: list[Loss]) -> list[Turn]:

@@ -55,7 +55,9 @@ def _rules() -> _Rules:
 def flatten_turns(turns: Sequence[Turn], own: Collection[str], losses: list[Loss]) -> list[Turn]:
     """Replace native calls and results with text, except those of the providers ``own``."""
     return [
-        turn if turn.plain or turn.role in (Role.SYSTEM, Role.DEVELOPER) else _flatten_turn(turn, own, losses)
+        _flatten_turn(turn, own, losses)
+        if turn.text is None and turn.role not in (Role.SYSTEM, Role.DEVELOPER)
+        else turn
         for turn in turns
     ]
 
@@ -153,7 +155,7 @@ def close_open_calls(turns: Sequence[Turn], rules: PairRules, provider: str, los
     natives = [
         block
         for turn in turns
-        if not turn.plain  # most turns are one text
+        if turn.text is None  # most turns are one text
         for block in turn.blocks
         if type(block) is ProviderBlock and block.provider == provider
     ]
@@ -167,7 +169,7 @@ def close_open_calls(turns: Sequence[Turn], rules: PairRules, provider: str, los
         waits = not rules.answers and all(each.role is Role.TOOL for each in later)
         waits = waits and bool(later or not rules.resumed_by or _has_resumption(turn, rules, provider))
         closer = _Closer(turn, rules, provider, losses, answered, dropped, waits=waits)
-        closed.append(turn if turn.plain else turn.map_blocks(closer.close))
+        closed.append(turn if turn.text is not None else turn.map_blocks(closer.close))
         if closer.answers:
             closed.append(Turn.synthetic(turn.message, Role.TOOL, tuple(closer.answers)))
     return closed

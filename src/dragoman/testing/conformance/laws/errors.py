@@ -3,7 +3,8 @@
 import pickle
 from collections.abc import Iterator
 
-from dragoman.adapter.errors import DragomanError, ProviderError, class_for_status
+from dragoman.adapter.errors import DragomanError, ProviderError
+from dragoman.adapter.replies.error_context import class_for_status
 from dragoman.adapter.wire import WireResponse
 from dragoman.testing.conformance.subject import NotTriedError, Subject
 from dragoman.testing.stream_laws import Trial
