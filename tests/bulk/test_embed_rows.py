@@ -15,6 +15,7 @@ from dragoman import Budget, Client, WireResponse
 from dragoman.attempt.governance import Governance
 from dragoman.bulk import embed_rows
 from dragoman.cli.app import app
+from dragoman.effects import Perform
 from dragoman.errors import AuthenticationError, BudgetExceededError, ConfigurationError
 from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest, json_reply
 from tests.unit.embeddings.handwritten_provider import TOKENS, Provider, running_provider
@@ -101,7 +102,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.
     """Twelve parts take the memory of two: a vector is in memory with its part alone."""
     size, length = 50, 256
     reply = WireResponse(200, json.dumps({"embeddings": {"float": [[0.5] * length] * size}}).encode())
-    monkeypatch.setattr(Governance, "_send", lambda *_: reply)
+    monkeypatch.setattr(Governance, "send", lambda *_: Perform(lambda: reply, lambda: reply))
     monkeypatch.setattr("dragoman.bulk.vector_file.PART_ROWS", size)
     peaks = []
     for number, parts in enumerate((2, 2, 12)):  # the first one loads modules

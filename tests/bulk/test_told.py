@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,10 @@ def test_ctrl_c_says_where_the_run_is(tmp_path: Path) -> None:
             "2",
         ]
         environment = {**os.environ, "ANTHROPIC_API_KEY": "none"}
-        process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        accept = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell ignores it in the background
+        process = subprocess.Popen(
+            words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=accept
+        )
         deadline = time.monotonic() + 30
         while request_counts(url)["requests"] < 4 and time.monotonic() < deadline:
             time.sleep(0.05)

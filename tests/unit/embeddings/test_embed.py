@@ -12,6 +12,7 @@ import pytest
 from dragoman import AsyncClient, Client, WireResponse
 from dragoman.attempt.governance import Governance
 from dragoman.blocks import ImageBlock, MediaSource
+from dragoman.effects import Perform
 from dragoman.embeddings import Embeddings, PartialEmbeddings, check_comparable, embed, embed_async, similarities
 from dragoman.errors import (
     AuthenticationError,
@@ -93,9 +94,8 @@ def test_requests_are_sent_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None
         await together_async.wait()
         return reply
 
-    monkeypatch.setattr(Governance, "_send", send)
+    monkeypatch.setattr(Governance, "send", lambda *_: Perform(send, send_async))
     assert len(embed(COHERE, texts(3 * 96), api_key="k", concurrency=3)) == 3 * 96
-    monkeypatch.setattr(Governance, "_send", send_async)
     waiting = embed_async(COHERE, texts(3 * 96), api_key="k", concurrency=3)
     assert len(asyncio.run(asyncio.wait_for(waiting, 60))) == 3 * 96
 

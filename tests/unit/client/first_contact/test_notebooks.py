@@ -46,8 +46,10 @@ def test_sync_calls_work_where_a_loop_runs() -> None:
 
 
 INTERRUPTED = """
-import asyncio, sys
+import asyncio, signal, sys
 from dragoman.bulk import bulk
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in the background
 
 async def cell():
     rows = [{"prompt": f"row {n}"} for n in range(40)]
