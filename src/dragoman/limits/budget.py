@@ -283,6 +283,7 @@ class BudgetReservation(Reservation):
 
     def _end(self, actual: Spend) -> None:
         accounts, self._accounts = self._accounts, []
+        self.stage = None  # it refers to this reservation, which would wait for the garbage collector
         for account in accounts:
             account.budget.settle(account, self._max_spend, actual)
 
@@ -321,7 +322,7 @@ class Budgets:
         def price(usage: TokenUsage) -> Usage:
             return self.prices.price(use.model, usage, now)
 
-        priced = price(replace(use, output_tokens=output_tokens).total)
+        priced = price(use.total_with(output_tokens))
         return MaxSpend(
             use.model,
             Spend.of(priced),

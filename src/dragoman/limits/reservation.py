@@ -79,12 +79,16 @@ class MaxUsage:
     @property
     def total(self) -> TokenUsage:
         """The most that the reply could report. What is unbounded is `TokenUsage.unread`, so that it has no price."""
+        return self.total_with(self.output_tokens)
+
+    def total_with(self, output_tokens: int) -> TokenUsage:
+        """Return the most that a reply with so much output could report."""
         inputs = {name: getattr(self.input, name) for name in _INPUT_BUCKETS if getattr(self.input, name)}
         return replace_fields(
             self.input,
             {
                 **{name: tokens + self.more_input for name, tokens in inputs.items()},
-                "output_tokens": self.output_tokens,
+                "output_tokens": output_tokens,
                 "server_tools": dict(self.tool_calls),
                 "unread": self.unbounded,
             },

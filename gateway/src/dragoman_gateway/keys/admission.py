@@ -218,7 +218,7 @@ class KeyReservation(Reservation):
     def price(self) -> Amount:
         """Return what is to be reserved. Raises UnpricedModelError."""
         use = self._use()
-        total = replace(use, output_tokens=self._output.tokens).total
+        total = use.total_with(self._output.tokens)
         priced = self._prices.price(use.model, total, self._admission.clock())
         for scope, budgets in self.budgets.items():
             if priced.cost_status not in _KNOWN and any(
@@ -287,6 +287,7 @@ class KeyReservation(Reservation):
         if self._ended:
             return None
         self._ended = True
+        self.stage = None  # it refers to this reservation, which would wait for the garbage collector
         if sent or self.budgets or self.concurrency:
             amount = Amount() if usage is None else self._amount(usage)
             if self._estimates:

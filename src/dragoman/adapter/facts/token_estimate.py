@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from importlib.resources import files
-from operator import add, is_
+from operator import add, attrgetter, is_, mul
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError
@@ -204,16 +204,15 @@ class Weights(FrozenModel):
     def tokens(self, measures: RequestMeasures) -> int:
         """Return the tokens of a request, at least 1."""
         total = self.start + sum(self.image.tokens(size, detail) for size, detail in measures.images)
-        for name in PARTS:
-            total += getattr(self, name) * getattr(measures, name)
-        for name, text_count, schema_count in zip(TextCounts._fields, measures.text, measures.schema_text, strict=True):
-            total += getattr(self, name) * (text_count + schema_count)
-        return max(1, round(total))
+        total = sum(map(mul, _parts_of(self), _parts_of(measures)), total)
+        counts = map(add, measures.text, measures.schema_text)
+        return max(1, round(sum(map(mul, _text_counts_of(self), counts), total)))
 
 
 PARTS = tuple(
     name for name in Weights.model_fields if name not in ("start", "image") and name not in TextCounts._fields
 )
+_parts_of, _text_counts_of = attrgetter(*PARTS), attrgetter(*TextCounts._fields)
 
 
 def estimate_tokens(

@@ -30,9 +30,10 @@ def govern(config: SessionConfig, new_budgets: Callable[[], Budgets | None], tur
 
 def _send(send: Send, governors: list[Governor]) -> Generator[Effect, Any, Any]:
     def exchange(observers: tuple[Observe, ...], stages: tuple[Stage, ...]) -> Generator[Effect, Any, SendOutcome]:
-        outcome: SendOutcome = yield replace(
-            send, observers=(*send.observers, *observers), stages=(*send.stages, *stages)
-        )
+        governed = send
+        if observers or stages:
+            governed = replace(send, observers=(*send.observers, *observers), stages=(*send.stages, *stages))
+        outcome: SendOutcome = yield governed
         return outcome
 
     measure = partial(max_usage, send.adapter, send.messages, send.tools, send.options)
