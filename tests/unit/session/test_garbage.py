@@ -33,7 +33,8 @@ def test_a_turn_leaves_nothing_for_the_garbage_collector(name: str) -> None:
     with ScriptedProvider(*["Yes."] * 7) as provider, Session(provider.model, **SETTINGS[name]()) as session:
         for _ in range(3):
             session.ask("Is it there?")
-        gc.collect()
+        while gc.collect():  # what other tests left may need several rounds
+            pass
         gc.disable()
         before = gc.get_debug()
         try:
@@ -41,7 +42,7 @@ def test_a_turn_leaves_nothing_for_the_garbage_collector(name: str) -> None:
                 session.ask("Is it there?")
             gc.set_debug(gc.DEBUG_SAVEALL)
             gc.collect()
-            left = Counter(type(each).__name__ for each in gc.garbage)
+            left = Counter(type(each).__name__ for each in gc.garbage if type(each).__module__.startswith("dragoman"))
         finally:
             gc.set_debug(before)
             gc.garbage.clear()
