@@ -47,14 +47,14 @@ def newer_prices(update: Mapping[str, Any], bundled: Callable[[str], Mapping[str
 
 
 def split_by_model(found: Sections, overlay: Mapping[str, Any]) -> tuple[Sections, Sections]:
-    """Return the sections with the models that the overlay has, and those with the others."""
+    """Return the sections with the models that the overlay has, which take the place of its rows, and those with the
+    others, which come after it."""
     inside: Sections = {}
     outside: Sections = {}
     for provider, section in found.items():
         ids = {model["id"] for model in overlay.get(provider, {}).get("model", ())}
         inside[provider] = {**section, "model": [model for model in section["model"] if model["id"] in ids]}
-        others = [model for model in section["model"] if model["id"] not in ids]
-        outside[provider] = {key: section[key] for key in section if key != "tools"} | {"model": others}
+        outside[provider] = {**section, "model": [model for model in section["model"] if model["id"] not in ids]}
     return inside, outside
 
 
@@ -94,6 +94,7 @@ def _read_limits(provider: str, row: Any) -> dict[str, Any]:
             raise ValueError("match is a list of names, in which * stands for any text")
         for name in UPDATED_FIELDS:
             kind = _TYPES.get(name, int)
+            # The exact class: a bool is an int, and a datetime a date.
             if name in row and (type(row[name]) is not kind or (kind is int and row[name] < 1)):
                 raise ValueError(f"{name}: {row[name]!r:.80} is no {'positive ' if kind is int else ''}{kind.__name__}")
     except FORMAT_ERRORS as error:
