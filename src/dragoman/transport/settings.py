@@ -205,6 +205,7 @@ class TransportSettings(TypedDict, total=False):
     """Headers of each request; those of the request itself win."""
 
 
+# Args repeats the sentences of the fields, for editors: `python -m tests.upkeep.settings` writes it.
 class ProviderSettings(TransportSettings, total=False):
     """The settings of one provider, in ``providers={"anthropic": {...}}``.
 
@@ -345,20 +346,16 @@ def read_provider_settings(
             raise ConfigurationError(f"providers[{provider!r}] has both api_key and credentials: keep one of them")
         read["credentials"] = read.pop("api_key")
     if read.get("credentials") is not None:
-        read["credentials"] = _share(read["credentials"])
+        from dragoman.credentials.given import GivenCredentials  # imported late, as above
+
+        # All transports with these settings ask the credentials once.
+        read["credentials"] = GivenCredentials.wrap(read["credentials"])
     if "max_retries" in read:
         retries = read.pop("max_retries")
         if read.get("retry") is not None:
             raise ConfigurationError(f"providers[{provider!r}] has both retry and max_retries: keep one of them")
         read["retry"] = RetryPolicy(max_retries=retries)
     return read
-
-
-def _share(credentials: Any) -> Any:
-    """Return credentials that all transports with these settings ask once."""
-    from dragoman.credentials.given import GivenCredentials  # imported late: most programs have a key
-
-    return GivenCredentials.wrap(credentials)
 
 
 def check_transport_settings(settings: Mapping[str, Any]) -> None:
