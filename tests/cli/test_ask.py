@@ -163,10 +163,11 @@ class TestOptions:
         assert "--output-retries needs --schema" in fail(MODEL, "Where?", "--output-retries", 0)
 
     def test_a_wrong_schema_is_refused(self, tmp_path: Path) -> None:
-        """A wrong schema is refused: a folder, no file, no JSON, no object, and no schema."""
+        """A folder, no file, no JSON, no object, no schema, and one that needs other documents, which stay unread."""
         assert "is a folder" in fail(MODEL, "Hi", "--schema", tmp_path)
         assert "there is no file" in fail(MODEL, "Hi", "--schema", tmp_path / "none")
-        for content in ("", "{", "[]", "[" * 100_000, '{"type": "nonsense"}', "\x00"):
+        elsewhere = ('{"$schema": "http://127.0.0.1:9/x"}', '{"$schema": "urn:x"}', '{"$ref": "http://127.0.0.1:9/x"}')
+        for content in ("", "{", "[]", "[" * 100_000, '{"type": "nonsense"}', "\x00", *elsewhere):
             (tmp_path / "schema.json").write_text(content, encoding="utf-8")
             assert "is not a JSON Schema" in fail(MODEL, "Hi", "--schema", tmp_path / "schema.json")
 

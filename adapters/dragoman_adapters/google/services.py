@@ -52,6 +52,7 @@ class GoogleServiceApi(ServiceApi):
         address = urlsplit(announced.headers.get("x-goog-upload-url", ""))
         if not address.path.startswith("/") or not address.query:
             raise MalformedReplyError("the answer names no address for the upload", provider=self.provider)
+        # The host is left out: the file and the key go to the configured address only.
         headers = {"x-goog-upload-offset": "0", "x-goog-upload-command": "upload, finalize"}
         reply = yield post_request(f"{address.path}?{address.query}", file.data, headers)
         native = self.parse(reply).get("file")
@@ -99,7 +100,7 @@ class InteractionsServiceApi(GoogleServiceApi):
     offers: ClassVar[frozenset[str]] = frozenset({"files", "models"})
 
     def count_tokens(self, request: WireRequest) -> Operation[int]:
-        return ServiceApi.count_tokens(self, request)
+        return ServiceApi.count_tokens(self, request)  # which refuses, as for all that is not offered
 
 
 class VertexServiceApi(ServiceApi):

@@ -26,6 +26,7 @@ from dragoman_adapters.openai_responses.encode_blocks import PART_PREFIX
 CHANNELS = {phase: channel for channel, phase in encode.PHASES.items()}
 
 CallId = Callable[[str | None], str]
+"""Returns the canonical id of the next call, for the one that the provider gave it."""
 
 
 def item_kind(native: Mapping[str, Any]) -> str:
@@ -43,6 +44,7 @@ class MessageAccumulator:
 
     ``blocks`` of `raw` are the notes by index of block: the difference of a part or an item from our encoding.
     ``items`` are by the index of the first block of each message item: they separate the items of one message.
+    ``declared`` are the names of the program's tools, as `native_calls.declared_name` takes them.
     """
 
     def __init__(self, provider: str, role: Role, call_id: CallId, declared: Mapping[str, str] | None = None) -> None:
@@ -53,6 +55,7 @@ class MessageAccumulator:
         self._call_id = call_id
         self._notes: dict[str, Any] = {}
         self._messages: list[tuple[int, dict[str, Any], list[dict[str, Any]]]] = []
+        """The message items: the index of the first block, the item, and its parts."""
 
     def add(self, native: dict[str, Any]) -> None:
         """Add an item; unknown items are kept whole."""
@@ -64,15 +67,12 @@ class MessageAccumulator:
                 note = _note_reasoning(native)
                 self._add_block(block, note, native, encode.encode_thinking(block, note))
             case "function_call":
-                call = self._decode_call(native)
-                self._add_block(call, {}, native, encode.encode_tool_call(call, lambda _: call_reference(native) or ""))
+                self._add_call(self._decode_call(native), native)
             case _ if name := native_calls.declared_name(native, self._declared):
                 if native.get("namespace"):
                     name = canonical_name(native)
-                call = ToolUseBlock(
-                    id=self._call_id(call_reference(native)), name=name, input=native_calls.read_input(native)
-                )
-                self._add_block(call, {}, native, encode.encode_tool_call(call, lambda _: call_reference(native) or ""))
+                call_id = self._call_id(call_reference(native))
+                self._add_call(ToolUseBlock(id=call_id, name=name, input=native_calls.read_input(native)), native)
             case other:
                 self.blocks.append(ProviderBlock(provider=self.provider, kind=other, data=native))
 
@@ -86,52 +86,52 @@ class MessageAccumulator:
         """Return the notes for provider_raw that make the round trip exact."""
         starts: dict[str, Any] = {}
         channel = self.channel
-        for start, native, encoded in self._messages:
-            note = self._message_note(native, encoded, channel)
-            if note or self.role is Role.ASSISTANT or not encoded:
+        for start, native, parts in self._messages:
+            note = self._message_note(native, parts, channel)
+            # An entry starts an item. A message of others has one item, which its blocks need no entry to start.
+            if note or self.role is Role.ASSISTANT or not parts:
                 starts[str(start)] = note
         return {key: value for key, value in (("items", starts), ("blocks", self._notes)) if value}
 
     def _is_own_message(self, native: Mapping[str, Any]) -> bool:
-        """Whether a message item belongs to this message; compacted replies hold the user's items, too."""
+        """Whether a message item belongs to this message; compacted replies hold the user's items, too. An empty one of
+        the assistant is kept whole: it has no first block, so its notes would be those of the next item."""
         if native.get("role") != self.role:
             return False
         return native["content"] != [] or self.role is not Role.ASSISTANT
 
     def _add_message(self, native: dict[str, Any]) -> None:
         start = len(self.blocks)
-        content = native["content"]
-        if isinstance(content, str):
-            content = [{"type": f"{self._side}_text", "text": content}]
-        encoded: list[dict[str, Any]] = []
-        plain_type = f"{self._side}_text"
-        for part in content:
+        side = "output" if self.role is Role.ASSISTANT else "input"
+        plain_type = f"{side}_text"
+        parts = native["content"]
+        if isinstance(parts, str):
+            parts = [{"type": plain_type, "text": parts}]
+        for part in parts:
             if len(part) == 2 and part.get("type") == plain_type:
                 self.blocks.append(text_block(part["text"]))  # as below: a plain text leaves nothing to note
-                encoded.append(part)
                 continue
             block, note = decode_block(part, self.provider), note_part(part)
-            encoded.append(self._add_block(block, note, part, encode_blocks.encode_block(block, self._side, note)))
-        self._messages.append((start, native, encoded))
+            self._add_block(block, note, part, encode_blocks.encode_block(block, side, note))
+        self._messages.append((start, native, parts))
 
-    @property
-    def _side(self) -> str:
-        return "output" if self.role is Role.ASSISTANT else "input"
+    def _add_call(self, call: ToolUseBlock, native: dict[str, Any]) -> None:
+        self._add_block(call, {}, native, encode.encode_tool_call(call, lambda _: call_reference(native) or ""))
 
     def _add_block(
         self, block: ContentBlock, part_note: dict[str, Any], native: dict[str, Any], encoded: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Add a block, and note what our encoding does not hold. Returns the native object."""
+    ) -> None:
+        """Add a block, and note what our encoding does not hold."""
         if note := {**part_note, **(diff_objects(native, encoded) or {})}:
             self._notes[str(len(self.blocks))] = note
         self.blocks.append(block)
-        return native
 
     def _message_note(
-        self, native: dict[str, Any], encoded: list[dict[str, Any]], channel: Channel | None
+        self, native: dict[str, Any], parts: list[dict[str, Any]], channel: Channel | None
     ) -> dict[str, Any]:
+        """Return how an item differs from our encoding, apart from its parts, which have notes of their own."""
         is_string = isinstance(native["content"], str)
-        expected = encode.encode_message(self.role, channel, encoded, {})
+        expected = encode.encode_message(self.role, channel, parts, {})
         note: dict[str, Any] = {} if isinstance(expected["content"], str) == is_string else {"string": is_string}
         return note | (diff_objects(_without_content(native), _without_content(expected)) or {})
 

@@ -257,7 +257,8 @@ _CLASSES: Mapping[str, tuple[tuple[type, ...], str]] = {
 }
 """The classes of an option's values, and how an error describes them. The provider knows which values it takes."""
 
-_CHOICES = ("auto", "none", "required")
+TOOL_CHOICES = ("auto", "none", "required")
+"""The words of ``tool_choice``, in place of which it may be a `NamedTool`."""
 
 
 def _hint(name: str, value: Any) -> str:
@@ -276,7 +277,7 @@ def _check_tool_choice(choice: Any) -> None:
     if isinstance(choice, NamedTool):
         if type(choice.name) is not str:
             raise RequestError("tool_choice: the name in NamedTool must be a string")
-    elif not isinstance(choice, str) or choice not in _CHOICES:
+    elif not isinstance(choice, str) or choice not in TOOL_CHOICES:
         raise RequestError(
             "tool_choice must be 'auto', 'none', 'required' or NamedTool('name_of_a_tool') from dragoman.tools, not "
             f"{choice!r:.40}{_hint('tool_choice', choice)}"

@@ -23,8 +23,9 @@ logger = get_logger("dragoman.canonical")
 _SHOWN = 3
 """The violations that one log record quotes."""
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+ *(?:;.*)?", re.ASCII)
-_OWN_REPLY = " is missing"
-"""How the violations end that only a reply of a session can be free of: its model, its usage."""
+_SESSION_ONLY = " is missing"
+"""How the violations end that do not count in histories from elsewhere: only a session notes the model and the usage of
+a reply, and the call of a result in its metadata."""
 
 _MEDIA = frozenset({"image", "audio", "video", "document"})
 _RESOURCES = frozenset({"resource", "resource_ref", "prompt_request", "prompt_result"})
@@ -60,12 +61,12 @@ def check(history: Sequence[Message]) -> list[str]:
 
 def warn(history: Sequence[Message], origin: str, unusual: Sequence[int] | None = None) -> None:
     """Write one log record of what a history breaks where it enters. It may enter all the same: what a provider cannot
-    get is a loss of the request. What only replies of a session have is not asked of others. ``unusual`` are the
+    get is a loss of the request. What only messages of a session have is not asked of others. ``unusual`` are the
     messages to look at, if the caller knows them."""
     unusual = find_unusual(history) if unusual is None else unusual
     found = [violation for index in unusual for violation in _check_message(index, history[index])]
     violations = [
-        *(violation for violation in found if not violation.endswith(_OWN_REPLY)),
+        *(violation for violation in found if not violation.endswith(_SESSION_ONLY)),
         *_check_references(history),
     ]
     if violations:

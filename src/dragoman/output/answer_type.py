@@ -185,7 +185,7 @@ class AnswerJson:
         self.schema = schema
         try:
             plain = from_json(wirejson.dumps(dict(schema)))
-            self._validator = jsonschema_rs.validator_for(plain, mask="the value", retriever=_refuse_reference)
+            self._validator = jsonschema_rs.validator_for(plain, mask="the value", retriever=refuse_reference)
         except jsonschema_rs.ValidationError as error:
             place = OutputProblem(tuple(error.instance_path), error.message)
             raise OutputTypeError(f"output_schema: this is not a valid JSON Schema: {place!s:.300}") from None
@@ -208,7 +208,8 @@ class AnswerJson:
         """Return None: only a whole text is checked."""
 
 
-def _refuse_reference(address: str) -> Any:
+def refuse_reference(address: str) -> Any:
+    """Refuse what a schema refers to outside itself: checking an answer must not open a connection."""
     raise ValueError("references to other documents are not followed")
 
 

@@ -47,14 +47,14 @@ def newer_prices(update: Mapping[str, Any], bundled: Callable[[str], Mapping[str
 
 
 def split_by_model(found: Sections, overlay: Mapping[str, Any]) -> tuple[Sections, Sections]:
-    """Return the sections with the models that the overlay has, and those with the others."""
+    """Return the sections with the models that the overlay has, which take the place of its rows, and those with the
+    others, which come after it."""
     inside: Sections = {}
     outside: Sections = {}
     for provider, section in found.items():
         ids = {model["id"] for model in overlay.get(provider, {}).get("model", ())}
         inside[provider] = {**section, "model": [model for model in section["model"] if model["id"] in ids]}
-        others = [model for model in section["model"] if model["id"] not in ids]
-        outside[provider] = {key: section[key] for key in section if key != "tools"} | {"model": others}
+        outside[provider] = {**section, "model": [model for model in section["model"] if model["id"] not in ids]}
     return inside, outside
 
 
@@ -62,7 +62,10 @@ def newer_limits(update: Mapping[str, Any], bundled: date) -> dict[str, list[dic
     """Return the rows with limits that are at least as new as the bundled table, by provider."""
     found: dict[str, list[dict[str, Any]]] = {}
     for provider, section in _sections(update):
-        rows = [_read_limits(provider, row) for row in section.get("limits", ())]
+        try:
+            rows = [_read_limits(row) for row in section.get("limits", ())]
+        except FORMAT_ERRORS as error:
+            raise ConfigurationError(f"the limits of {provider} in the update: {error!s:.400}") from None
         if newer := [row for row in rows if _day(row, section) >= bundled]:
             found[provider] = newer
     return found
@@ -86,18 +89,17 @@ def _sections(update: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
         yield name, {"checked": update_date(update), **section}
 
 
-def _read_limits(provider: str, row: Any) -> dict[str, Any]:
-    try:
-        if unknown := row.keys() - _LIMIT_KEYS:
-            raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
-        if not row["match"] or not all(isinstance(pattern, str) for pattern in row["match"]):
-            raise ValueError("match is a list of names, in which * stands for any text")
-        for name in UPDATED_FIELDS:
-            kind = _TYPES.get(name, int)
-            if name in row and (type(row[name]) is not kind or (kind is int and row[name] < 1)):
-                raise ValueError(f"{name}: {row[name]!r:.80} is no {'positive ' if kind is int else ''}{kind.__name__}")
-    except FORMAT_ERRORS as error:
-        raise ConfigurationError(f"the limits of {provider} in the update: {error!s:.400}") from None
+def _read_limits(row: Any) -> dict[str, Any]:
+    """Return one row, checked. Raises one of FORMAT_ERRORS."""
+    if unknown := row.keys() - _LIMIT_KEYS:
+        raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
+    if not row["match"] or not all(isinstance(pattern, str) for pattern in row["match"]):
+        raise ValueError("match is a list of names, in which * stands for any text")
+    for name in UPDATED_FIELDS:
+        kind = _TYPES.get(name, int)
+        # The exact class: a bool is an int, and a datetime a date.
+        if name in row and (type(row[name]) is not kind or (kind is int and row[name] < 1)):
+            raise ValueError(f"{name}: {row[name]!r:.80} is no {'positive ' if kind is int else ''}{kind.__name__}")
     return dict(row)
 
 

@@ -151,7 +151,7 @@ class CallRunner:
         if timeout is None:
             result = yield from calls.work_of(call, tell)
         else:
-            try:
+            try:  # in a thread or task of its own, which can be left when the time is over
                 result = yield Perform(
                     lambda: start_thread(partial(calls.run, call, tell)).result(timeout),
                     partial(_run_in_time_async, call, tell, timeout),

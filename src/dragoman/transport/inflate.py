@@ -18,8 +18,10 @@ about twenty times; a bomb expands a thousand times."""
 _FREE_BYTES = 1024 * 1024
 """Bytes that may come out whatever the ratio."""
 _MAX_MEMBERS = 2048
+"""The maximum of gzip members in a stream: each costs time, however small it is."""
 _FEED_SIZE = 16 * 1024
-"""Compressed bytes that are opened at once: the rest behind each member is copied."""
+"""Compressed bytes that are opened at once. zlib copies all that follows a member, so many small members in one large
+piece would take quadratic time."""
 
 
 class Inflater:
@@ -67,10 +69,8 @@ class Inflater:
             piece = _inflate(self._decompressor, data)
             while piece:
                 yield piece
-                if (
-                    self._decompressor.eof
-                ):  # the bytes after this member are in unused_data, and also in unconsumed_tail
-                    break
+                if self._decompressor.eof:
+                    break  # what follows this member is in unused_data, and also in unconsumed_tail
                 # Output may still wait inside after all input is taken; it is over when a piece is not full.
                 more = self._decompressor.unconsumed_tail
                 piece = _inflate(self._decompressor, more) if more or len(piece) == _MAX_PIECE else b""

@@ -20,8 +20,13 @@ VENDORS = ("anthropic", "openai", "ollama")
 
 def vendor_of(client: object) -> str | None:
     """Return the vendor of a client: anthropic, openai or ollama; None for any other."""
-    packages = {base.__module__.partition(".")[0] for base in type(client).__mro__}
+    packages = packages_of(client)
     return next((vendor for vendor in VENDORS if vendor in packages), None)
+
+
+def packages_of(client: object) -> list[str]:
+    """Return the packages of the classes of a client: a program may derive its own class from a library's."""
+    return [base.__module__.partition(".")[0] for base in type(client).__mro__]
 
 
 def _or_none(check: Callable[[Any], str | None]) -> Callable[[Any], str | None]:
@@ -56,7 +61,11 @@ def _key(value: Any) -> str | None:
 
 
 def _credentials(value: Any) -> str | None:
-    from dragoman.credentials.given import ACCEPTED, GivenCredentials, is_accepted  # imported late, as above
+    from dragoman.credentials.given import (
+        ACCEPTED,
+        GivenCredentials,
+        is_accepted,
+    )  # imported late: most programs have a key
 
     if isinstance(value, GivenCredentials) or is_accepted(value):
         return None
@@ -96,7 +105,7 @@ def _address(value: Any) -> str | None:
     text = value.strip()
     if "://" in text:
         return _base_url(text)
-    from dragoman.credentials.target import HOST_AND_PATH, likely_scheme  # as in _base_url
+    from dragoman.credentials.target import HOST_AND_PATH, likely_scheme  # imported late: few programs give an address
 
     if not HOST_AND_PATH.fullmatch(text):  # it may be a key in the wrong place
         return "must be a URL such as https://host/v1"
@@ -104,7 +113,7 @@ def _address(value: Any) -> str | None:
 
 
 def _base_url(text: str) -> str | None:
-    from dragoman.credentials.target import validate_base_url  # imported late: few programs give an address
+    from dragoman.credentials.target import validate_base_url  # imported late, as above
 
     try:
         validate_base_url(text)
@@ -137,8 +146,8 @@ def _client(value: Any) -> str | None:
     """Refuse what can be no client. Whether a client fits the calls is known with the first of them."""
     if isinstance(value, (type, str, bytes, int, float, Mapping, Sequence)):
         return f"must be a client such as httpx.Client(...), not {_describe(value)}"
-    packages = {each.__module__.partition(".")[0] for each in type(value).__mro__}
-    if value is None or packages & _HTTP_LIBRARIES or any(hasattr(value, name) for name in _CLIENT_ATTRIBUTES):
+    is_of_library = not _HTTP_LIBRARIES.isdisjoint(packages_of(value))
+    if value is None or is_of_library or any(hasattr(value, name) for name in _CLIENT_ATTRIBUTES):
         return None
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     return (
@@ -196,6 +205,7 @@ class TransportSettings(TypedDict, total=False):
     """Headers of each request; those of the request itself win."""
 
 
+# Args repeats the sentences of the fields, for editors: `python -m tests.upkeep.settings` writes it.
 class ProviderSettings(TransportSettings, total=False):
     """The settings of one provider, in ``providers={"anthropic": {...}}``.
 
@@ -336,20 +346,16 @@ def read_provider_settings(
             raise ConfigurationError(f"providers[{provider!r}] has both api_key and credentials: keep one of them")
         read["credentials"] = read.pop("api_key")
     if read.get("credentials") is not None:
-        read["credentials"] = _share(read["credentials"])
+        from dragoman.credentials.given import GivenCredentials  # imported late, as above
+
+        # All transports with these settings ask the credentials once.
+        read["credentials"] = GivenCredentials.wrap(read["credentials"])
     if "max_retries" in read:
         retries = read.pop("max_retries")
         if read.get("retry") is not None:
             raise ConfigurationError(f"providers[{provider!r}] has both retry and max_retries: keep one of them")
         read["retry"] = RetryPolicy(max_retries=retries)
     return read
-
-
-def _share(credentials: Any) -> Any:
-    """Return credentials that all transports with these settings ask once."""
-    from dragoman.credentials.given import GivenCredentials  # imported late: most programs have a key
-
-    return GivenCredentials.wrap(credentials)
 
 
 def check_transport_settings(settings: Mapping[str, Any]) -> None:

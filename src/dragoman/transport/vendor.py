@@ -29,7 +29,7 @@ from dragoman.transport.call import (
     validate_path,
 )
 from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport, TransportBase
-from dragoman.transport.settings import TransportSettings, vendor_of
+from dragoman.transport.settings import TransportSettings, packages_of, vendor_of
 
 
 class _VendorTransport(TransportBase):
@@ -188,5 +188,4 @@ def _target(client: Any) -> Target | None:
 
 def _http_library(client: Any) -> str:
     """httpx or httpx2, whichever the client uses."""
-    packages = [base.__module__.partition(".")[0] for base in type(client).__mro__]
-    return next((root for root in packages if root in ("httpx", "httpx2")), "httpx2")
+    return next((root for root in packages_of(client) if root in ("httpx", "httpx2")), "httpx2")

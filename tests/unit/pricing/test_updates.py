@@ -158,6 +158,7 @@ def test_revert_restores_the_one_before(folder: Path) -> None:
         (UPDATE + b'[acme]\nsurcharge = []', "surcharge"),
         (UPDATE + b"[acme]\n[[acme.limits]]\nmatch = ['*']\nmax_context_tokens = 0", "positive"),
         (UPDATE + b"[acme]\n[[acme.limits]]\nmatch = ['*']\nsupports_tools = 'native'", "supports_tools"),
+        (UPDATE + b"[acme]\nlimits = 5", "the limits of acme"),
         (UPDATE + b"[acme]\n[[acme.model]]\nid = 'x'\nmatch = { equals = ['x'] }\nprices = [{ input = 'x' }]", "acme"),
         (UPDATE + b"[acme]\n[[acme.model]]\nmatch = { equals = ['x'] }", "acme"),
         (UPDATE + b"acme = 3", "acme"),

@@ -9,11 +9,13 @@ from dragoman.transport import TASK_HEADERS
 from dragoman_gateway.errors import LoopError
 
 HEADER = "x-dragoman-hops"
-_MOST = 16
+_MOST_HOPS = 16
 _MARK = re.compile(r"[\w.-]{1,64}", re.ASCII)
+"""What a mark may be: those of a client's header are sent on to providers."""
 VARIABLE = "DRAGOMAN_GATEWAY_MARK"
 """The mark of all workers of one `dragoman serve`."""
 _numbers = itertools.count()
+"""The gateways of this process: the first one of each worker has the number 0, and so the same mark."""
 _random = os.urandom(8).hex()
 
 
@@ -29,8 +31,8 @@ def new_mark() -> str:
 
 def mark_hop(headers: Mapping[str, str], mark: str) -> None:
     """Let all requests of this task carry the marks of the gateways so far. Raises LoopError if this one is among them,
-    or if they are too many."""
+    if they are too many, or if one is not a mark."""
     passed = [each.strip() for each in headers[HEADER].split(",")] if HEADER in headers else []
-    if mark in passed or len(passed) >= _MOST or not all(map(_MARK.fullmatch, passed)):
+    if mark in passed or len(passed) >= _MOST_HOPS or not all(map(_MARK.fullmatch, passed)):
         raise LoopError
     TASK_HEADERS.set({HEADER: ", ".join((*passed, mark))})

@@ -42,10 +42,10 @@ def configure_logs(level: str, form: str = "text") -> None:
         JsonLines() if form == "json" else logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
     )
     for name in ("dragoman", "uvicorn") if form == "json" else ("dragoman",):
-        logger = logging.getLogger(name)
-        logger.handlers[:] = [handler]
-        logger.setLevel(level.upper() if name == "dragoman" else logging.WARNING)
-        logger.propagate = False
+        source = logging.getLogger(name)
+        source.handlers[:] = [handler]
+        source.setLevel(level.upper() if name == "dragoman" else logging.WARNING)
+        source.propagate = False
 
 
 def log_request(record: RequestRecord) -> None:

@@ -25,7 +25,9 @@ from dragoman.canonical.blocks import (
 )
 
 State = dict[str, Any]
-"""What an envelope holds, in the form of the present version."""
+"""What an envelope holds, in the form of the present version, as `StateWriter` writes it: its version ``v`` and kind
+``k``, the provider ``p``, the model ``m`` and the reply ``r``. Thinking has its place ``i``, the digest ``d`` of its
+text and its signature or data ``s``; the rest of a reply has what `ReplyRecord` reads."""
 
 _BLOCK: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlock)
 _KINDS = ("thinking", "redacted_thinking", "rest")
@@ -43,9 +45,14 @@ class Piece:
 
 @dataclass(slots=True)
 class ReplyRecord:
-    """The rest of a reply: the entries of its blocks by place, and its adapter's notes on all of it."""
+    """The rest of a reply: the entries of its blocks by place, and its adapter's notes on all of it. `arrange` tells
+    from the client's copy whether it is changed and whole."""
 
     entries: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """What is known of each block: its type ``t``; of a text its digest ``d`` and its sources ``src``; of a call its
+    ``name``, the canonical id ``call`` as clients return it, the digest ``a`` of all of it, and the provider's ``id``.
+    ``n`` is the adapter's note, and ``start`` the one on the item that begins with the block. ``block`` is a whole
+    block that the client did not get, and ``spare`` one that it got and may leave out."""
     notes: dict[str, Any] = field(default_factory=dict)
     lengths: Sequence[int] = ()
     """The lengths of the texts, which some wires join."""
@@ -68,7 +75,7 @@ class ReplyRecord:
                 record.digest = state.get("d") or record.digest
         return record
 
-    def place(self, pieces: list[Piece], has_id: Mapping[str, bool]) -> list[Piece]:
+    def arrange(self, pieces: list[Piece], has_id: Mapping[str, bool]) -> list[Piece]:
         """Return the blocks in the order of the original, with those that the client did not get.
 
         ``has_id`` tells of each call whether the client named it.
@@ -88,8 +95,9 @@ class ReplyRecord:
         )
         self.is_changed = bool(missing)
         ordered = [piece for _, piece in sorted(zip(_sort_keys(pieces), pieces, strict=True), key=lambda each: each[0])]
-        if self.digest is not None and self._is_another(ordered):
-            self.is_changed = True
+        if self.digest is not None:
+            digest = provider_state.digest_content(piece.block for piece in ordered).hex()
+            self.is_changed = self.is_changed or digest != self.digest
         return ordered
 
     def finish(self, ordered: list[Piece]) -> tuple[list[ContentBlock], dict[str, Any], dict[str, str]]:
@@ -99,7 +107,7 @@ class ReplyRecord:
         starts: dict[str, Any] = {}
         ids: dict[str, str] = {}
         for piece in ordered:
-            block, entry = piece.block, self.entries.get(-1 if piece.place is None else piece.place, {})
+            block, entry = piece.block, {} if piece.place is None else self.entries.get(piece.place, {})
             index = str(len(blocks))
             if note := self._note_on(block, entry):
                 notes[index] = note
@@ -126,9 +134,6 @@ class ReplyRecord:
             kept = note.get("set") or {}
             return {"set": {name: kept[name] for name in kept.keys() & provider_state.SIGNATURE_FIELDS}}
         return None if self.digest is not None and self.is_changed else note
-
-    def _is_another(self, ordered: Sequence[Piece]) -> bool:
-        return provider_state.digest_content(piece.block for piece in ordered).hex() != self.digest
 
     def _free(self, kind: str, taken: set[int | None]) -> list[int]:
         """Return the places of a type of block that no block of the client has."""

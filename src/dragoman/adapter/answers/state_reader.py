@@ -279,7 +279,7 @@ class _StateReader:
         record = ReplyRecord.of(states, issuer)
         calls = provider_state.calls_of([piece.block for piece in pieces])
         has_id = {call.id: bool(self._context.tool_ids.native_id(call.id, self._provider)) for call in calls}
-        blocks, notes, ids = record.finish(record.place(pieces, has_id))
+        blocks, notes, ids = record.finish(record.arrange(pieces, has_id))
         if record.is_changed:
             reason = "the client changed a block of a reply: its provider's notes on it are left out"
             self.losses.append(Loss(LossKind.STATE, first.id, -1, reason))

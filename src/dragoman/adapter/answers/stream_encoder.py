@@ -19,7 +19,6 @@ from collections.abc import (
 from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.answers import opaque_place
 from dragoman.adapter.answers.opaque_place import OPAQUE, place_opaque
 from dragoman.adapter.answers.reply_writer import ReplyWriter
 from dragoman.adapter.errors import (
@@ -84,21 +83,29 @@ class ReplyStreamEncoder(ABC):
         self._state_first = self.state_first and not writer.is_own
         self._calls_wait = self.calls_wait and not writer.is_own and writer.state.can_seal
         self._said = self._thought = False
+        """Whether a text or a call has begun, and whether thinking came."""
         self._late: list[ThinkingDelta] = []
         """Thinking that follows a text and waits for the next one."""
         self.start: MessageStart | None = None
         self.usage: TokenUsage | None = None
         """The latest counts."""
         self._began = False
-        self._waits = False
-        self._index = -1
-        self._highest = -1
+        self._holds_rest = False
+        """Whether all that follows is written from the complete message: see `ordered` and `calls_wait`."""
         self._kind = ""
+        """The kind of the open block; empty if none is open."""
+        self._index = -1
+        """The place of the open block, or of the last one."""
         self._call = ""
         self._signature: str | None = None
         self._fragments: list[str] = []
+        """What was sent of the open block."""
         self._sent: dict[int, list[str]] = {}
+        """What was sent by place, without the open block."""
+        self._highest = -1
+        """The highest place of which something was sent."""
         self._queue: list[BlockEvent] = []
+        """The events that wait for the end of the open call."""
 
     @abstractmethod
     def begin(self) -> bytes:
@@ -146,6 +153,7 @@ class ReplyStreamEncoder(ABC):
         return b""
 
     def lose_citations(self, index: int) -> None:
+        """Record that the sources of a text are left out."""
         reason = "the sources of a text are known only after its end was sent, or the wire has none: left out"
         self.writer.record_loss(LossKind.CITATIONS, reason, index=index, block="text")
 
@@ -199,15 +207,15 @@ class ReplyStreamEncoder(ABC):
 
     def _on_text(self, event: TextDelta) -> bytes:
         if self._kind is CALL:
-            return self._wait(event)
+            return self._enqueue(event)
         text = event.text
         if event.content_block_index == self._index and self._kind is TEXT:
-            self._fragments.append(text)
+            self._fragments.append(text)  # not by `_continue`: most events are such texts
             return self.delta(text) if text else b""
         if not text:
             return b""
         late = b""
-        if self._late and not self._waits:
+        if self._late and not self._holds_rest:
             waiting, self._late, self._said = self._late, [], False
             late = b"".join(map(self._on_thinking, waiting))
         return late + self._switch(TEXT, event.content_block_index, text)
@@ -218,22 +226,21 @@ class ReplyStreamEncoder(ABC):
             self._late.append(event)
             return b""
         if self._kind is CALL:
-            return self._wait(event)
+            return self._enqueue(event)
         if event.redacted is not None:
-            return self._write_redacted(event) if self._state_first else b""
+            return self._on_redacted(event) if self._state_first else b""
         text = event.text
         if event.content_block_index == self._index and self._kind is THINKING:
             self._signature = event.signature or self._signature
-            self._fragments.append(text)
-            return self.delta(text) if text else b""
+            return self._continue(text)
         if not (text or event.signature):
             return b""
         written = self._switch(THINKING, event.content_block_index, text)
-        if not self._waits:
+        if not self._holds_rest:
             self._signature = event.signature
         return written
 
-    def _write_redacted(self, event: ThinkingDelta) -> bytes:
+    def _on_redacted(self, event: ThinkingDelta) -> bytes:
         index = event.content_block_index
         written = self._begin() + self._close()
         self._highest = max(self._highest, index)
@@ -243,31 +250,26 @@ class ReplyStreamEncoder(ABC):
     def _on_call(self, event: ToolUseStart) -> bytes:
         if self._calls_wait:
             follows_unsent = event.content_block_index > self._highest + 1
-            self._waits = self._waits or self._thought or follows_unsent or bool(event.signature)
+            self._holds_rest = self._holds_rest or self._thought or follows_unsent or bool(event.signature)
         if self._kind is CALL and event.tool_use_id != self._call:
-            return self._wait(event)
+            return self._enqueue(event)
         if event.content_block_index in self._sent:
             raise ValueError("a call starts twice")
         return self._switch(CALL, event.content_block_index, "", event.tool_use_id, event.tool_name)
 
     def _on_input(self, event: ToolUseInputDelta) -> bytes:
-        if self._waits:
+        if self._holds_rest:
             return b""
         if not self._is_open(event):
-            return self._wait(event)
-        self._fragments.append(event.partial_json)
-        return self.delta(event.partial_json) if event.partial_json else b""
+            return self._enqueue(event)
+        return self._continue(event.partial_json)
 
     def _on_call_end(self, event: ToolUseEnd) -> bytes:
-        if self._waits:
+        if self._holds_rest:
             return b""
         if not self._is_open(event):
-            return self._wait(event)
-        written = b""
-        if not any(self._fragments):
-            text = wirejson.dumps_text(event.final_input)
-            self._fragments.append(text)
-            written = self.delta(text)
+            return self._enqueue(event)
+        written = b"" if self._fragments else self._continue(wirejson.dumps_text(event.final_input))
         return written + self._close() + self._resume()
 
     def _is_open(self, event: ToolUseInputDelta | ToolUseEnd) -> bool:
@@ -276,7 +278,7 @@ class ReplyStreamEncoder(ABC):
             raise ValueError("a call continues that is not open")
         return event.tool_use_id == self._call
 
-    def _wait(self, event: BlockEvent) -> bytes:
+    def _enqueue(self, event: BlockEvent) -> bytes:
         """Keep an event until the open call has ended."""
         self._queue.append(event)
         return b""
@@ -290,22 +292,27 @@ class ReplyStreamEncoder(ABC):
 
     def _switch(self, kind: str, index: int, text: str, tool_use_id: str = "", name: str = "") -> bytes:
         """End the open block and begin another. An index may occur again: the wire then has two blocks for it."""
-        if self._waits or (self.ordered and self.writer.is_own and index > self._highest + 1):
-            self._waits = True
+        if self._holds_rest or (self.ordered and self.writer.is_own and index > self._highest + 1):
+            self._holds_rest = True
             return self._begin()
         self._said = self._said or kind is not THINKING
-        written = self._begin() + self._close() + self.open_block(kind, tool_use_id, name)
-        self._open(kind, index, tool_use_id)
-        if text:
-            self._fragments.append(text)
-            written += self.delta(text)
-        return written
+        return self._begin() + self._close() + self._open(kind, index, text, tool_use_id, name)
 
-    def _open(self, kind: str, index: int, tool_use_id: str = "") -> None:
+    def _open(self, kind: str, index: int, text: str, tool_use_id: str = "", name: str = "") -> bytes:
+        """Begin a block with its first text."""
+        written = self.open_block(kind, tool_use_id, name)
         self._index, self._kind, self._call, self._signature = index, kind, tool_use_id, None
         self._highest = max(self._highest, index)
         self._fragments = []
         self._sent.setdefault(index, [])
+        return written + self._continue(text)
+
+    def _continue(self, text: str) -> bytes:
+        """Write more of the open block."""
+        if not text:
+            return b""
+        self._fragments.append(text)
+        return self.delta(text)
 
     def _close(self) -> bytes:
         if not self._kind:
@@ -330,10 +337,11 @@ class ReplyStreamEncoder(ABC):
         if self._kind and self._index < len(message.content):
             written.append(self._complete_open(self._index, message.content[self._index]))
         written.append(self._close())
+        unsent = [index for index in range(len(message.content)) if index not in self._sent]
         if self._state_first:
-            written.append(self._write_unsent(message))
+            written.append(self._write_unsent(message, unsent))
         elif self._calls_wait:
-            self.begin_unsent(message, [index for index in range(len(message.content)) if index not in self._sent])
+            self.begin_unsent(message, unsent)
         written += self._rest_of_blocks(message)
         if self._highest >= len(message.content):
             self._lose_difference(self._highest)
@@ -348,20 +356,18 @@ class ReplyStreamEncoder(ABC):
             if index not in self._sent:
                 if not self._state_first:
                     yield self._write_whole(index, block, message)
-            elif index != self._index and (rest := self._unsent(index, block, "".join(self._sent[index]))):
+            elif index != self._index and (rest := self._missing_end(index, block, "".join(self._sent[index]))):
                 reason = "the end of the block was sent after later blocks"
                 self.writer.record_loss(LossKind.FLATTENED, reason, index=index, block=block.type)
                 yield self._write_whole(index, rest, message)
             elif isinstance(block, TextBlock) and block.citations and index != self._index:
                 self.lose_citations(index)
 
-    def _write_unsent(self, message: Message) -> bytes:
+    def _write_unsent(self, message: Message, places: list[int]) -> bytes:
         """Write the blocks that were not sent, with the rest of the message in front of the text or the calls that end
         the reply. If these were sent before, what only the provider reads is kept elsewhere, or is a loss."""
-        places = [index for index in range(len(message.content)) if index not in self._sent]
         shown = {index for index in places if _is_shown(message.content[index])}
-        said = self._said or any(_kind_of(message.content[index]) != OPAQUE for index in shown)
-        if self._said and all(_kind_of(message.content[index]) == OPAQUE for index in shown):
+        if self._said and all(_kind_of(message.content[index]) == OPAQUE for index in places):
             for index in shown:
                 if message.content[index].type == THINKING:
                     reason = "thinking behind the end of the answer, which clients would take for it: left out"
@@ -370,9 +376,7 @@ class ReplyStreamEncoder(ABC):
             unwritten = [index for index in places if index not in shown]
             return b"".join(self._write_whole(index, message.content[index], message) for index in unwritten)
         rest = len(message.content)
-        ordered = (
-            place_opaque(places, [rest], lambda index: _kind_of(message.content[index])) if said else [*places, rest]
-        )
+        ordered = place_opaque(places, [rest], lambda index: _kind_of(message.content[index]))
         sent = {*self._sent, *shown}
         return b"".join(
             self.write_state(message, sent)
@@ -384,16 +388,15 @@ class ReplyStreamEncoder(ABC):
     def _complete_open(self, index: int, block: ContentBlock) -> bytes:
         """Write what the deltas of the open block lack."""
         written = b""
-        if (rest := self._unsent(index, block, "".join(self._sent[index] + self._fragments))) is not None:
-            self._fragments.append(rest.text)
-            written = self.delta(rest.text)
+        if (rest := self._missing_end(index, block, "".join(self._sent[index] + self._fragments))) is not None:
+            written = self._continue(rest.text)
         if isinstance(block, ThinkingBlock):
             self._signature = block.signature or self._signature
         if isinstance(block, TextBlock) and block.citations:
             written += self.write_citations(index, block.citations)
         return written
 
-    def _unsent(self, index: int, block: ContentBlock, sent: str) -> TextBlock | ThinkingBlock | None:
+    def _missing_end(self, index: int, block: ContentBlock, sent: str) -> TextBlock | ThinkingBlock | None:
         """Return the end of a text, or of thinking, that its deltas lack; None if they lack nothing."""
         if not isinstance(block, (TextBlock, ThinkingBlock)) or sent == block.text:
             return None
@@ -412,31 +415,18 @@ class ReplyStreamEncoder(ABC):
             case TextBlock() if not block.text:
                 return b""
             case TextBlock():
-                written = self.open_block(TEXT, "", "")
-                self._open(TEXT, index)
-                self._fragments.append(block.text)
-                written += self.delta(block.text)
+                written = self._open(TEXT, index, block.text)
                 if block.citations:
                     written += self.write_citations(index, block.citations)
-                return written + self._close()
             case ThinkingBlock():
-                written = self.open_block(THINKING, "", "")
-                self._open(THINKING, index)
-                if block.text:
-                    self._fragments.append(block.text)
-                    written += self.delta(block.text)
+                written = self._open(THINKING, index, block.text)
                 self._signature = block.signature
-                return written + self._close()
             case ToolUseBlock():
-                written = self.open_block(CALL, block.id, block.name)
-                self._open(CALL, index, block.id)
                 arguments = block.raw_input if block.raw_input is not None else wirejson.dumps_text(block.input)
-                if arguments:
-                    self._fragments.append(arguments)
-                    written += self.delta(arguments)
-                return written + self._close()
+                written = self._open(CALL, index, arguments, block.id, block.name)
             case _:
                 return self.write_other(index, block, message)
+        return written + self._close()
 
 
 _HANDLERS: dict[type, Callable[[ReplyStreamEncoder, Any], bytes]] = {
@@ -459,9 +449,7 @@ def _is_shown(block: ContentBlock) -> bool:
 
 def _kind_of(block: ContentBlock) -> str:
     """Return what a block is for clients, in the words of `place_opaque`. Blocks that they do not get are opaque."""
-    if not _is_shown(block):
-        return OPAQUE
-    return {TEXT: TEXT, CALL: opaque_place.CALL}.get(block.type, OPAQUE)
+    return block.type if block.type in (TEXT, CALL) and _is_shown(block) else OPAQUE
 
 
 def encode_events(events: Iterable[StreamEvent], encoder: ReplyStreamEncoder) -> Iterator[bytes]:

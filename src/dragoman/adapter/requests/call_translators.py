@@ -105,11 +105,12 @@ class ActionCalls:
         self.tool_name = tool_name
         self._functions = None if functions is None else frozenset(functions)
         self._marked: set[str] = set()
-        """The ids of the calls that are actions by the provider's own words."""
+        """The ids of the calls that the decoder has marked."""
         self._actions: dict[str, str] = {}
         """The actions of a stream, by id of the call."""
 
     def mark(self, call_id: str) -> None:
+        """Note that a call is an action, by the provider's own words."""
         self._marked.add(call_id)
 
     def _is_action(self, call_id: str, name: str) -> bool:

@@ -28,6 +28,7 @@ _SCHEMA_LIST_KEYWORDS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SCHEMA_MAP_KEYWORDS = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
 _UNIONS = ("anyOf", "oneOf")
 _ROOT_UNIONS = (*_UNIONS, "allOf", "not", "enum")
+"""Keywords that the outermost schema loses on targets where it must be an object's."""
 _NOT_PLAIN = frozenset({"$ref", *_ROOT_UNIONS})
 _META = frozenset({"$schema", "$id", "$comment", "$anchor"})
 """Keywords that do not describe the value: they are dropped silently."""
@@ -204,8 +205,8 @@ class _SchemaFitter:
         return value is None or key not in self._rule.values or value in self._rule.values[key]
 
     def _is_mere_form(self, key: str, value: Any) -> bool:
-        """Whether a keyword can be dropped without loss: annotations, and definitions, which `_kept_reference` leaves
-        nothing to refer to."""
+        """Whether a keyword can be dropped without loss: annotations, and definitions. Where they are not supported,
+        `_kept_reference` keeps no reference to them."""
         if key == "additionalProperties":
             return value is True and not self._rule.closed
         return key in _ANNOTATIONS or key in ("definitions", "$defs")
@@ -227,13 +228,14 @@ class _SchemaFitter:
             if key in schema and name not in schema:
                 fitted.changed.append(f"{path}.{key}")
                 value = schema[key]
+                # const, which has one value, becomes enum, which has a list of them.
                 renamed = {name: [value] if name == "enum" else value}
                 schema = {**{other: each for other, each in schema.items() if other != key}, **renamed}
         return schema
 
     def _fit_object(self, schema: Schema, path: str, fitted: FittedSchema) -> Schema:
-        """Add what the target requires of every object. The schema only becomes stricter: valid values stay valid
-        before it."""
+        """Add what the target requires of every object. The schema only becomes stricter: each value that it allows was
+        allowed before."""
         kind = schema.get("type")
         if not (kind == "object" or "properties" in schema or (isinstance(kind, list) and "object" in kind)):
             return schema
@@ -254,7 +256,7 @@ class _SchemaFitter:
         for start in _REFERENCES:
             if reference.startswith(start):
                 group = start[2:-1]
-                name = self._rule.renamed.get(group, group)
+                name = self._rule.renamed.get(group, group)  # unless the schema has both, as in `_rename_keywords`
                 is_kept = self._is_taken(name) and (name == group or name not in self._root)
                 return f"#/{name}/{reference.removeprefix(start)}" if is_kept else None
         return reference

@@ -130,8 +130,7 @@ class ServerTool(ToolDefinition):
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that are given, by name."""
-        own = type(self).model_fields.keys() - ServerTool.model_fields.keys()
-        fields = {name: getattr(self, name) for name in type(self).model_fields if name in own}
+        fields = {name: getattr(self, name) for name in type(self).model_fields if name not in ServerTool.model_fields}
         return {name: value for name, value in fields.items() if value is not None and value not in ((), {})}
 
     def problems(self) -> list[str]:
@@ -191,6 +190,6 @@ class ProviderTool(ServerTool):
 
     @classmethod
     def model_validate(cls, obj: Any, **how: Any) -> Self:
-        """Validate the fields of a copy."""
+        """Validate the fields of a copy, for `model_copy`: the first two are positional arguments here."""
         fields = dict(obj)
         return cls(fields.pop("provider"), fields.pop("native"), **fields)

@@ -13,15 +13,17 @@ from pydantic import TypeAdapter, ValidationError
 from dragoman.adapter.contract import AdapterOptions, NamedTool
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.names import nearest_name
+from dragoman.adapter.options import TOOL_CHOICES
 from dragoman.cli.io.inputs import read_regular
 from dragoman.session.config import TurnOptions
 
 OPTIONS = tuple(
     each.name for each in fields(AdapterOptions) if each.name not in ("context", "stream", "headers", "output_schema")
 )
+"""The names that -o takes. A command sets the stream and the context itself; --schema is the schema; headers are a
+setting of the provider in dragoman.toml."""
 _TEXTS = frozenset({"effort", "tool_choice", "prompt_cache"})
 """Options whose values are never JSON."""
-_CHOICES = ("auto", "none", "required")
 _MAX_SCHEMA_BYTES = 1024 * 1024
 
 
@@ -81,7 +83,7 @@ Resumed = Annotated[
 
 def continued_name(continued: bool, resumed: str | None) -> str | None:
     """Return the name of the conversation to continue; None starts a new one."""
-    return resumed or ("1" if continued else None)
+    return resumed or ("1" if continued else None)  # the last one has the number 1
 
 
 def read_options(
@@ -111,7 +113,7 @@ def read_options(
 
 
 def _read_value(name: str, text: str) -> Any:
-    if name == "tool_choice" and text not in _CHOICES:
+    if name == "tool_choice" and text not in TOOL_CHOICES:
         return NamedTool(text)
     value: Any = text
     if name not in _TEXTS:
@@ -129,13 +131,15 @@ def _read_value(name: str, text: str) -> Any:
 
 def _read_schema(path: Path) -> dict[str, Any]:
     """Return a JSON Schema. Raises ConfigurationError if the file has none."""
-    from jsonschema_rs import meta  # most questions have no schema
+    from jsonschema_rs import validator_for  # most questions have no schema
+
+    from dragoman.output.answer_type import refuse_reference
 
     try:
         schema = json.loads(read_regular(path, _MAX_SCHEMA_BYTES))
         if not isinstance(schema, dict):
             raise ValueError("it is not a JSON object")
-        meta.validate(schema)
+        validator_for(schema, retriever=refuse_reference)
     except (ValueError, RecursionError) as error:
         problem = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigurationError(f"{str(path)!r} is not a JSON Schema: {problem}") from None

@@ -17,10 +17,8 @@ from dragoman.policy.step import Step, iter_views_deep
 from dragoman.policy.step_run import PRE_HOOKS, lacks_permissions
 
 _MAX_SHOWN = 120
-_PRE_HOOKS: frozenset[str] = frozenset(
-    {Hook.TOOL_PRE_INVOKE, Hook.PROMPT_PRE_FETCH, Hook.RESOURCE_PRE_FETCH, Hook.EVALUATE}
-)
-"""The hooks before a call runs. At other hooks a call is only part of the conversation, and may have been denied."""
+_REQUEST_HOOKS: frozenset[str] = PRE_HOOKS | {Hook.EVALUATE}
+"""The hooks where a call is still to run. At others it is only part of the conversation, and may have been denied."""
 
 
 class _UriPlugin(Plugin):
@@ -49,7 +47,7 @@ class _UriPlugin(Plugin):
             raise ConfigurationError(str(error)) from None
 
     def check(self, step: Step) -> Violation | None:
-        is_request = step.hook in _PRE_HOOKS
+        is_request = step.hook in _REQUEST_HOOKS
         for view in iter_views_deep(step):
             is_relevant = view.has_address or (is_request and (view.is_tool or view.is_prompt) and view.is_pre)
             if is_relevant and not self._is_allowed(view):
@@ -58,10 +56,11 @@ class _UriPlugin(Plugin):
 
     def _is_allowed(self, view: MessageView) -> bool:
         if not view.has_address:
-            uri = view.uri or ""  # what has no name is not allowed
+            # A tool or a prompt is its name, which has one meaning; without a name, it is not allowed.
+            uri = view.uri or ""
             return uri != "" and self._allows is any(each.matches_name(uri) for each in self._patterns)
         meaning = view.uri_meaning
-        if meaning is None:
+        if meaning is None:  # different programs would read different addresses
             return False
         if self._allows:
             return any(each.allows(meaning) for each in self._patterns)

@@ -105,7 +105,7 @@ def scripted_reply(
     sample_calls = []
     for number, (name, arguments) in enumerate(pairs, 1):
         written = json.dumps(dict(arguments), ensure_ascii=False)
-        half = len(written) // 2
+        half = len(written) // 2  # a stream has the arguments in two pieces, as those of providers have many
         sample_calls.append(SampleCall(f"call_{number}", name, dict(arguments), (written[:half], written[half:])))
     text = tuple(_WORD.findall(pieces[0])) if len(pieces) == 1 else tuple(filter(None, pieces))
     sample = SampleReply(
