@@ -184,7 +184,9 @@ def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[
 
 def _encode_simple(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[str, Any]:
     """Encode a simple turn: texts, and calls after them."""
-    role, texts, calls = _ROLES[turn.role], list[str](), list[dict[str, Any]]()
+    role = _ROLES[turn.role]
+    texts: list[str] = []
+    calls: list[dict[str, Any]] = []
     for block in turn.blocks:
         if type(block) is TextBlock:
             texts.append(block.text)

@@ -201,26 +201,28 @@ class _ToolRounds:
         Its calls are of ids and tools that need no change, and not more than the model makes; results answer open
         calls.
         """
-        open_calls, role = self.open_calls, turn.role
-        if not turn.ordinary or not turn.blocks:
+        open_calls, role, blocks = self.open_calls, turn.role, turn.blocks
+        if not turn.ordinary or not blocks:
             return False
-        if role is not Role.TOOL and (open_calls or role not in CONVERSATION_ROLES):
-            return False
-        for block in turn.blocks:
-            if role is Role.TOOL:
+        if role is Role.TOOL:
+            for block in blocks:
                 if type(block) is not ToolResultBlock or (key := block.tool_use_id) not in open_calls:
                     return False
                 open_calls.remove(key)
-            elif type(block) is ToolUseBlock:
-                if role is not Role.ASSISTANT or (key := block.id) in self.seen or key in self.keys:
-                    return False
-                if (name := block.name) not in self.names and not self._accept(name):
-                    return False
-                self.seen.add(key)
-                open_calls.add(key)
-            elif type(block) is not TextBlock:
+            return True
+        if open_calls or role not in CONVERSATION_ROLES:
+            return False
+        for block in blocks:
+            if type(block) is TextBlock:
+                continue
+            if type(block) is not ToolUseBlock or role is not Role.ASSISTANT:
                 return False
-        return role is Role.TOOL or len(open_calls) < 2 or bool(self.target.capabilities.supports_parallel_tool_calls)
+            key, name = block.id, block.name
+            if key in self.seen or key in self.keys or (name not in self.names and not self._accept(name)):
+                return False
+            self.seen.add(key)
+            open_calls.add(key)
+        return len(open_calls) < 2 or bool(self.target.capabilities.supports_parallel_tool_calls)
 
     def _accept(self, name: str) -> bool:
         """Note a tool's name, and say whether the model takes it."""
