@@ -367,14 +367,16 @@ def encode_tool_result(block: ToolResultBlock, note: Note, tool_id: ToolId, dial
 
 def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
     """Encode a tool, or a function of the older form; a tool that is not a function goes back unchanged."""
-    is_own = own_notes(definition, provider)
-    if "native" in is_own:
-        return dict(is_own["native"])
     function: dict[str, Any] = {"name": definition.name}
     if definition.description:
         function["description"] = definition.description
     function["parameters"] = definition.input_schema
-    note = is_own.get("residue", {})
-    if is_own.get("legacy"):
+    own = own_notes(definition, provider)
+    if not own:  # most tools have no notes
+        return {"type": "function", "function": function}
+    if "native" in own:
+        return dict(own["native"])
+    note = own.get("residue", {})
+    if own.get("legacy"):
         return apply_diff(function, note)
     return apply_diff({"type": "function", "function": apply_diff(function, note.get("inner"))}, note)

@@ -56,8 +56,14 @@ def prepare_request(
         options = replace(options, parallel_tool_calls=None)
         reason = f"parallel_tool_calls: {target.model} calls one tool at a time"
         losses.append(Loss(LossKind.OPTION, "", -1, reason))
+    plain_tools: Tools | None = None
     if tools:
-        tools, options = _rename_tools(target, tools, options, losses)
+        from dragoman.adapter.server_tools.encode import are_plain  # imported late: many requests have no tools
+
+        if are_plain(tools, capabilities):
+            plain_tools = tools
+        else:
+            tools, options = _rename_tools(target, tools, options, losses)
     if options.output_schema is not None:
         from dragoman.adapter.requests.structured_output import emulate_schema
 
@@ -65,6 +71,7 @@ def prepare_request(
     context = context or RequestContext(model=str(ModelId(target.provider, target.model)))
     request = _project_history(target, messages, options, context, server_state=server_state, whole=whole)
     request.losses += losses
+    request.plain_tools = plain_tools
     return request, tools
 
 
