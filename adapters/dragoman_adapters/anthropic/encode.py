@@ -89,8 +89,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
         encoded["messages"] = EncodedHistory((), _encode_messages(request, turns, ends))
     if usable:
         _carry_container(request, encoded, usable)
-        provider, finish = request.provider, request.finish_function
-        encoded["tools"] = [finish(definition, encode_tool(definition, provider)) for definition in usable]
+        encoded["tools"] = request.encode_tools(usable, encode_tool)
         if (computer := request.context.native_calls.get("tool_use")) is not None:
             from dragoman.adapter.requests.call_translators import ActionCalls  # few requests use a computer
 

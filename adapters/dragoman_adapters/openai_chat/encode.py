@@ -116,11 +116,9 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition], dialec
         history.new_items[-1] |= dialect.prefill
     cache_marks.mark_end(request, history.new_items)
     encoded["messages"] = history
-    for definition in usable:
+    for definition, native in zip(usable, request.encode_tools(usable, encode_tool), strict=True):
         legacy = own_notes(definition, request.provider).get("legacy")
-        encoded.setdefault("functions" if legacy else "tools", []).append(
-            request.finish_function(definition, encode_tool(definition, request.provider))
-        )
+        encoded.setdefault("functions" if legacy else "tools", []).append(native)
     return encoded
 
 

@@ -311,11 +311,8 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
     usable = request.fit_tools(tools)
     encoded |= encode_options(request, tools=bool(usable))
     if usable:
-        encoded["tools"] = group_tools(
-            (request.finish_function(definition, encode_tool(definition, request.provider)),
-             own_notes(definition, request.provider).get("namespace"))
-            for definition in usable
-        )  # fmt: skip
+        namespaces = [own_notes(definition, request.provider).get("namespace") for definition in usable]
+        encoded["tools"] = group_tools(zip(request.encode_tools(usable, encode_tool), namespaces, strict=True))
     return encoded
 
 

@@ -43,9 +43,7 @@ class Tool(Generic[P, ResultT]):
     retries: int = 1
     fields: Mapping[str, FieldInfo] = field(default_factory=dict, repr=False, kw_only=True)
     is_async: bool = field(init=False, repr=False, compare=False)
-    """Whether the function is a coroutine function or an async generator function."""
-    has_needs: bool = field(init=False, repr=False, compare=False)
-    """Whether it runs only in sessions with a context, a workspace or an event loop. Each session asks for it."""
+    """Whether the function is a coroutine function or an async generator function. Each session asks for it."""
 
     def __post_init__(self) -> None:
         timeout, retries = self.timeout, self.retries
@@ -58,8 +56,6 @@ class Tool(Generic[P, ResultT]):
         else:
             is_async = self._is(inspect.iscoroutinefunction) or self._is(inspect.isasyncgenfunction)
         object.__setattr__(self, "is_async", is_async)
-        has_needs = is_async or self.takes_context or self.definition.requires_workspace
-        object.__setattr__(self, "has_needs", has_needs)
 
     @property
     def name(self) -> str:

@@ -54,7 +54,7 @@ class Toolbox:
         self._definitions: dict[str, ToolDefinition] = {}
         self._validators: dict[str, Any] = {}
         self._needy: list[Tool] = []
-        """The tools with `Tool.has_needs`."""
+        """The tools that run only in sessions with a context, a workspace or an event loop."""
         self._extend(tools)
 
     def add(self, item: AnyTool) -> None:
@@ -83,7 +83,7 @@ class Toolbox:
                 else:
                     validator = _check(definition)
                 self._tools[name], self._validators[name] = added, validator
-                if added.has_needs:
+                if added.is_async or added.context_type is not NO_CONTEXT or definition.requires_workspace:
                     self._needy.append(added)
             definitions[name] = definition
         self.definitions = tuple(self._definitions.values())

@@ -294,11 +294,18 @@ class RequestBuilder:
             paths = ", ".join(dict.fromkeys(fitted.changed))
             self.record_loss(kind, f"{what}: in another form for {model}: {paths}", Severity.INFO)
 
+    def encode_tools(
+        self, tools: Sequence[ToolDefinition], encode: Callable[[ToolDefinition, str], dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Encode tools from `fit_tools`: ``encode`` gets each with the provider's name. Then their fields that it does
+        not write are added."""
+        provider = self.provider
+        encoded = [encode(tool, provider) for tool in tools]
+        return encoded if self.tools is None else list(map(self.tools.finish_function, tools, encoded))
+
     def finish_function(self, tool: ToolDefinition, encoded: dict[str, Any]) -> dict[str, Any]:
         """Add the fields of a function that the adapter's encoder does not write."""
-        if self.tools is None or (tool.strict is None and not tool.defer_loading and not tool.extra):
-            return encoded
-        return self.tools.finish_function(tool, encoded)
+        return encoded if self.tools is None else self.tools.finish_function(tool, encoded)
 
     def record_block_loss(
         self, turn: Turn, index: int, kind: LossKind, reason: str, severity: Severity = Severity.WARNING
