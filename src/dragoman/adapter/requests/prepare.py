@@ -4,7 +4,7 @@ Records in the context what is sent differently, so that the reply can be mapped
 their own, which are imported when the first request needs them: most conversations are as every wire takes them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
@@ -32,11 +32,13 @@ def prepare_request(
     options: AdapterOptions,
     *,
     server_state: bool = False,
+    refers_to_state: Callable[[Sequence[Message]], bool] | None = None,
     whole: bool = False,
 ) -> tuple[RequestBuilder, Tools]:
     """Return the request and its tools.
 
     ``server_state``: the provider stores earlier turns, so results may belong to calls that are not in the messages.
+    ``refers_to_state``: whether messages have blocks that say so; only unusual histories are asked.
     ``whole``: do not use the cache, because the wire has rules that look at all turns.
 
     Raises CriticalLossError if a critical block would be lost, ProjectionError and RequestError.
@@ -69,7 +71,9 @@ def prepare_request(
 
         messages, tools, options = emulate_schema(target, messages, tools, options, losses)
     context = context or RequestContext(model=str(ModelId(target.provider, target.model)))
-    request = _project_history(target, messages, options, context, server_state=server_state, whole=whole)
+    request = _project_history(
+        target, messages, options, context, server_state=server_state, refers_to_state=refers_to_state, whole=whole
+    )
     request.losses += losses
     request.plain_tools = plain_tools
     return request, tools
@@ -105,6 +109,7 @@ def _project_history(
     context: RequestContext,
     *,
     server_state: bool,
+    refers_to_state: Callable[[Sequence[Message]], bool] | None,
     whole: bool,
 ) -> RequestBuilder:
     """Return the request with the turns that follow what an earlier request of the conversation encoded."""
@@ -126,6 +131,9 @@ def _project_history(
         instruction_turns = lead
         projection_losses: Sequence[Loss] = ()
         if not (usual := is_usual(turns, target, prefix.keys)):
+            if refers_to_state is not None and not server_state and refers_to_state(sent):
+                server_state, whole, prefix = True, True, EMPTY_PREFIX  # a cached prefix has no such block
+                continue
             from dragoman.adapter.requests.projection import project
 
             projection = project(sent, target, keys=prefix.keys, server_state=server_state)
