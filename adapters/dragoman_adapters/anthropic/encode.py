@@ -89,9 +89,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
         encoded["messages"] = EncodedHistory((), _encode_messages(request, turns, ends))
     if usable:
         _carry_container(request, encoded, usable)
-        encoded["tools"] = [
-            request.finish_function(definition, encode_tool(definition, request.provider)) for definition in usable
-        ]
+        encoded["tools"] = request.encode_tools(usable, encode_tool)
         if (computer := request.context.native_calls.get("tool_use")) is not None:
             from dragoman.adapter.requests.call_translators import ActionCalls  # few requests use a computer
 
@@ -168,13 +166,13 @@ def api_version(encoded: dict[str, Any]) -> str:
 
 def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
     """Encode a tool; a server tool goes back unchanged."""
-    own = own_notes(definition, provider)
-    if "native" in own:
-        return dict(own["native"])
     encoded: dict[str, Any] = {"name": definition.name, "input_schema": definition.input_schema}
     if definition.description:
         encoded["description"] = definition.description
-    return apply_diff(encoded, own.get("residue")) if own else encoded  # most tools have no notes
+    if definition.provider_raw is None:  # most tools have no notes
+        return encoded
+    own = own_notes(definition, provider)
+    return dict(own["native"]) if "native" in own else apply_diff(encoded, own.get("residue"))
 
 
 def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> str | list[dict[str, Any]]:

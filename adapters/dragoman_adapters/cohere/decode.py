@@ -306,7 +306,7 @@ def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
         definition = ToolDefinition(
             name=function["name"], description=function.get("description") or "", **schema_field
         )
-        ours = encode.encode_tool(definition)
+        ours = encode.encode_tool(definition, provider)
         raw = {"function": diff_objects(function, ours["function"])}
         raw["residue"] = diff_objects({**item, "function": ours["function"]}, ours)
         if any(raw.values()):

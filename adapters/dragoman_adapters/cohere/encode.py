@@ -48,13 +48,13 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
     usable = request.fit_tools(tools)
     encoded |= encode_options(request, tools=bool(usable))
     if usable:
-        encoded["tools"] = [request.finish_function(definition, encode_tool(definition)) for definition in usable]
+        encoded["tools"] = request.encode_tools(usable, encode_tool)
     return encoded
 
 
-def encode_tool(definition: ToolDefinition) -> dict[str, Any]:
+def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
     """Encode a tool in the nested form of OpenAI's chat."""
-    own = own_notes(definition, PROVIDER)
+    own = own_notes(definition, provider)
     if "native" in own:
         return dict(own["native"])
     function: dict[str, Any] = {"name": definition.name}

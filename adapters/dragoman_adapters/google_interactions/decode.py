@@ -286,6 +286,6 @@ def decode_tools(native: Mapping[str, Any], provider: str) -> list[ToolDefinitio
             description=item.get("description") or "",
             input_schema=schema if isinstance(schema, dict) else {"type": "object", "properties": {}},
         )
-        raw = {"by": provider, "residue": diff_objects(item, encode.encode_tool(definition, {}))}
+        raw = {"by": provider, "residue": diff_objects(item, encode.encode_tool(definition, provider))}
         found.append(definition.model_copy(update={"provider_raw": raw}))
     return found

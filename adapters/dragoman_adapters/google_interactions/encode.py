@@ -125,9 +125,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
     else:
         encoded["input"] = _encode_input(request, turns)
     if usable := request.fit_tools(tools):
-        encoded["tools"] = [
-            request.finish_function(each, encode_tool(each, own_notes(each, request.provider))) for each in usable
-        ]
+        encoded["tools"] = request.encode_tools(usable, encode_tool)
         if (computer := request.context.native_calls.get(COMPUTER_CALL)) is not None:
             names = {tool.name for tool in usable if "native" not in (tool.provider_raw or {})}
             request.context.action_calls = ActionCalls(computer, names)
@@ -152,8 +150,9 @@ def _encode_system(request: RequestBuilder) -> str:
     return "\n\n".join(text for _, _, text in texts)
 
 
-def encode_tool(definition: ToolDefinition, note: Note) -> dict[str, Any]:
+def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
     """Encode a function in the flat form; a server tool goes back unchanged."""
+    note = own_notes(definition, provider)
     if "native" in note:
         return dict(note["native"])
     encoded: dict[str, Any] = {"type": "function", "name": definition.name}

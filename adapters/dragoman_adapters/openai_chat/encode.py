@@ -116,11 +116,9 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition], dialec
         history.new_items[-1] |= dialect.prefill
     cache_marks.mark_end(request, history.new_items)
     encoded["messages"] = history
-    for definition in usable:
+    for definition, native in zip(usable, request.encode_tools(usable, encode_tool), strict=True):
         legacy = own_notes(definition, request.provider).get("legacy")
-        encoded.setdefault("functions" if legacy else "tools", []).append(
-            request.finish_function(definition, encode_tool(definition, request.provider))
-        )
+        encoded.setdefault("functions" if legacy else "tools", []).append(native)
     return encoded
 
 
@@ -184,7 +182,9 @@ def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[
 
 def _encode_simple(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[str, Any]:
     """Encode a simple turn: texts, and calls after them."""
-    role, texts, calls = _ROLES[turn.role], list[str](), list[dict[str, Any]]()
+    role = _ROLES[turn.role]
+    texts: list[str] = []
+    calls: list[dict[str, Any]] = []
     for block in turn.blocks:
         if type(block) is TextBlock:
             texts.append(block.text)
@@ -365,14 +365,16 @@ def encode_tool_result(block: ToolResultBlock, note: Note, tool_id: ToolId, dial
 
 def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
     """Encode a tool, or a function of the older form; a tool that is not a function goes back unchanged."""
-    is_own = own_notes(definition, provider)
-    if "native" in is_own:
-        return dict(is_own["native"])
     function: dict[str, Any] = {"name": definition.name}
     if definition.description:
         function["description"] = definition.description
     function["parameters"] = definition.input_schema
-    note = is_own.get("residue", {})
-    if is_own.get("legacy"):
+    own = own_notes(definition, provider)
+    if not own:  # most tools have no notes
+        return {"type": "function", "function": function}
+    if "native" in own:
+        return dict(own["native"])
+    note = own.get("residue", {})
+    if own.get("legacy"):
         return apply_diff(function, note)
     return apply_diff({"type": "function", "function": apply_diff(function, note.get("inner"))}, note)

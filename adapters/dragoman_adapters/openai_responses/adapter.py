@@ -83,9 +83,15 @@ class ResponsesAdapter(WireAdapter):
     def prepare(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> tuple[RequestBuilder, Sequence[ToolDefinition]]:
-        server_state = encode.has_stored_history(messages, options.extra.get(self.provider, {}))
-        whole = options.server_state is not None
-        return prepare_request(self.target, messages, tools, options, server_state=server_state, whole=whole)
+        return prepare_request(
+            self.target,
+            messages,
+            tools,
+            options,
+            server_state=encode.has_stored_history(options.extra.get(self.provider, {})),
+            refers_to_state=encode.refers_to_items,
+            whole=options.server_state is not None,
+        )
 
     def poll_request(self, reply: Message) -> WireRequest | None:
         response = self._running_response(reply)

@@ -284,15 +284,18 @@ STORED_FIELDS = ("previous_response_id", "conversation")
 """The fields that name what the provider stores."""
 
 
-def has_stored_history(messages: Sequence[Message], extra: Mapping[str, Any]) -> bool:
+def has_stored_history(extra: Mapping[str, Any]) -> bool:
     """Whether the provider stores earlier turns, so that a result's call may be missing from the history."""
-    if extra and any(extra.get(name) for name in STORED_FIELDS):
-        return True
-    for message in messages:  # a plain loop, because it reads the whole history for each request
-        for block in message.content:
-            if type(block) is ProviderBlock and block.kind == "item_reference":
-                return True
-    return False
+    return any(extra.get(name) for name in STORED_FIELDS)
+
+
+def refers_to_items(messages: Sequence[Message]) -> bool:
+    """Whether messages have references to items that the provider stores."""
+    return any(
+        type(block) is ProviderBlock and block.kind == "item_reference"
+        for message in messages
+        for block in message.content
+    )
 
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
@@ -311,11 +314,8 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
     usable = request.fit_tools(tools)
     encoded |= encode_options(request, tools=bool(usable))
     if usable:
-        encoded["tools"] = group_tools(
-            (request.finish_function(definition, encode_tool(definition, request.provider)),
-             own_notes(definition, request.provider).get("namespace"))
-            for definition in usable
-        )  # fmt: skip
+        namespaces = [own_notes(definition, request.provider).get("namespace") for definition in usable]
+        encoded["tools"] = group_tools(zip(request.encode_tools(usable, encode_tool), namespaces, strict=True))
     return encoded
 
 

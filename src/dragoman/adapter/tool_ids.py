@@ -28,8 +28,9 @@ class ToolIdMap:
         self._sent: dict[str, dict[str, str]] = {}
         self._holder: dict[str, dict[str, str]] = {}
         self._rule: ToolIdRule | None = None
-        """The rule of the latest id that was made, with the characters and the length of its ids after the prefix."""
-        self._alphabet, self._length = "", 0
+        """The rule of the latest id that was made, with the characters and the digits of its ids after the prefix."""
+        self._alphabet = ""
+        self._digits = struct.Struct("")
 
     def __bool__(self) -> bool:
         return True  # an empty map is still the caller's map: `map or ToolIdMap()` must not lose it
@@ -86,9 +87,10 @@ class ToolIdMap:
         if (sent := self._sent.get(provider)) is None:
             sent = self._sent[provider] = {}
         if (wire := sent.get(canonical)) is None:
-            holders = self._holder.setdefault(provider, {})
+            if (holders := self._holder.get(provider)) is None:
+                holders = self._holder[provider] = {}
             native = self.native_id(canonical, provider) if canonical in self._issued else None
-            wire = native if native and native not in holders else self._make(canonical, provider, rule)
+            wire = native if native and native not in holders else self._make(canonical, provider, rule, holders)
             sent[canonical] = wire
             holders[wire] = canonical
         return wire
@@ -113,18 +115,17 @@ class ToolIdMap:
             self._holder[provider] = {**holders, **{wire: canonical for canonical, wire in sent.items()}}
         return True
 
-    def _make(self, canonical: str, provider: str, rule: ToolIdRule) -> str:
+    def _make(self, canonical: str, provider: str, rule: ToolIdRule, holders: Mapping[str, str]) -> str:
         """Return a free id that is legal for the rule, from letters and digits if it allows them."""
-        holders = self._holder[provider]
         if rule is not self._rule:  # a history has many calls of one rule, and a look at its fields takes long
             self._rule, self._alphabet = rule, "".join(filter(str.isalnum, rule.alphabet)) or rule.alphabet
-            self._length = max(rule.min_length, min(rule.max_length, _DERIVED_LENGTH)) - len(rule.prefix)
-        alphabet, length = self._alphabet, self._length
+            length = max(rule.min_length, min(rule.max_length, _DERIVED_LENGTH)) - len(rule.prefix)
+            self._digits = struct.Struct(f">{length}I")
+        alphabet, digits = self._alphabet, self._digits
         size = len(alphabet)
         for attempt in range(_MAX_ATTEMPTS):
-            digest = hashlib.shake_256(f"{canonical}/{attempt}".encode()).digest(4 * length)
-            digits = struct.unpack(f">{length}I", digest)
-            derived = rule.prefix + "".join([alphabet[digit % size] for digit in digits])
+            digest = hashlib.shake_256(f"{canonical}/{attempt}".encode()).digest(digits.size)
+            derived = rule.prefix + "".join([alphabet[digit % size] for digit in digits.unpack(digest)])
             # An id that its issuer gave to another call stays reserved for that call.
             if derived not in holders and self._latest.get((provider, derived), canonical) == canonical:
                 return derived

@@ -53,6 +53,8 @@ class Toolbox:
         self._tools: dict[str, Tool] = {}
         self._definitions: dict[str, ToolDefinition] = {}
         self._validators: dict[str, Any] = {}
+        self._needy: list[Tool] = []
+        """The tools that run only in sessions with a context, a workspace or an event loop."""
         self._extend(tools)
 
     def add(self, item: AnyTool) -> None:
@@ -61,22 +63,29 @@ class Toolbox:
         self._extend((item,))
 
     def _extend(self, tools: Iterable[AnyTool]) -> None:
+        definitions, checked = self._definitions, _CHECKED
         for item in tools:
             is_tool = isinstance(item, Tool)
             added: Any = item if is_tool else _to_tool(item)
             definition: ToolDefinition = added.definition if is_tool or isinstance(added, Tool) else added
-            if definition.name in self._definitions:
-                raise ToolSchemaError(definition.name, [f"name: {definition.name!r} is registered already"])
+            name = definition.name
+            if name in definitions:
+                raise ToolSchemaError(name, [f"name: {name!r} is registered already"])
             if added is not definition:  # else the provider runs it
-                known = _CHECKED.get(id(definition))
                 if not is_tool and _is_declared_elsewhere(item):
                     validator = _ANY_INPUT
-                elif known is not None and known[0]() is definition and known[1] == definition.input_schema:
+                elif (
+                    (known := checked.get(id(definition))) is not None
+                    and known[0]() is definition
+                    and known[1] == definition.input_schema
+                ):
                     validator = known[2]
                 else:
                     validator = _check(definition)
-                self._tools[definition.name], self._validators[definition.name] = added, validator
-            self._definitions[definition.name] = definition
+                self._tools[name], self._validators[name] = added, validator
+                if added.is_async or added.context_type is not NO_CONTEXT or definition.requires_workspace:
+                    self._needy.append(added)
+            definitions[name] = definition
         self.definitions = tuple(self._definitions.values())
         """The definitions of all tools, in the order in which they were added."""
 
@@ -86,7 +95,7 @@ class Toolbox:
 
     def check_context(self, value: Any) -> None:
         """Raise ConfigurationError if a tool takes a context of another type than that of the value."""
-        for each in self._tools.values():
+        for each in self._needy:
             if each.context_type is not NO_CONTEXT and not _may_be(value, each.context_type):
                 raise ConfigurationError(
                     f"the tool {each.name} needs a context of the class {each.context_type.__name__}, not"
@@ -97,7 +106,7 @@ class Toolbox:
         """Raise ConfigurationError if there is no workspace and a tool that runs here requires one."""
         if workspace is not None:
             return
-        for each in self._tools.values():
+        for each in self._needy:
             if each.definition.requires_workspace and each.function is not _wait:
                 raise ConfigurationError(
                     f"the tool {each.name} requires a workspace: give the session workspace=..., or the definition"
@@ -110,7 +119,7 @@ class Toolbox:
     @property
     def async_names(self) -> tuple[str, ...]:
         """The names of the tools that only an `AsyncSession` can run."""
-        return tuple(item.name for item in self._tools.values() if item.is_async)
+        return tuple([item.name for item in self._needy if item.is_async])
 
     def may_report(self, requested_calls: Iterable[ToolUseBlock]) -> bool:
         """Whether one of the calls may report progress."""

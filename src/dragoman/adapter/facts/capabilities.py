@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, Literal, Self
 
@@ -104,9 +104,11 @@ class ToolNameRule(FrozenModel):
 
     def accepts(self, name: str) -> bool:
         """Whether the provider accepts the name."""
-        if not self.pattern:
-            return True
-        return len(name) <= self.max_length and _matches(self.pattern, name)
+        return self.name_check()(name)
+
+    def name_check(self) -> Callable[[str], bool]:
+        """Return `accepts` for many names: an agent sends the same ones with each request, and they are kept."""
+        return _name_check(self.pattern, self.max_length)
 
     def make_legal(self, name: str) -> str:
         """Return the name, or a legal one: its plain characters and a digest of the whole name."""
@@ -117,9 +119,15 @@ class ToolNameRule(FrozenModel):
         return f"t_{plain}_{digest}" if not plain[:1].isalpha() else f"{plain}_{digest}"
 
 
-@lru_cache(maxsize=4096)  # an agent sends the same names with each request
-def _matches(pattern: str, name: str) -> bool:
-    return re.compile(pattern, re.ASCII).fullmatch(name) is not None
+@cache
+def _name_check(pattern: str, max_length: int) -> Callable[[str], bool]:
+    matches = re.compile(pattern, re.ASCII).fullmatch
+
+    @lru_cache(maxsize=4096)
+    def accepts(name: str) -> bool:
+        return not pattern or (len(name) <= max_length and matches(name) is not None)
+
+    return accepts
 
 
 class ThinkingPolicy(FrozenModel):

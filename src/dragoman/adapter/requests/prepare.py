@@ -4,7 +4,7 @@ Records in the context what is sent differently, so that the reply can be mapped
 their own, which are imported when the first request needs them: most conversations are as every wire takes them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
@@ -32,11 +32,13 @@ def prepare_request(
     options: AdapterOptions,
     *,
     server_state: bool = False,
+    refers_to_state: Callable[[Sequence[Message]], bool] | None = None,
     whole: bool = False,
 ) -> tuple[RequestBuilder, Tools]:
     """Return the request and its tools.
 
     ``server_state``: the provider stores earlier turns, so results may belong to calls that are not in the messages.
+    ``refers_to_state``: whether messages have blocks that say so; only unusual histories are asked.
     ``whole``: do not use the cache, because the wire has rules that look at all turns.
 
     Raises CriticalLossError if a critical block would be lost, ProjectionError and RequestError.
@@ -56,15 +58,24 @@ def prepare_request(
         options = replace(options, parallel_tool_calls=None)
         reason = f"parallel_tool_calls: {target.model} calls one tool at a time"
         losses.append(Loss(LossKind.OPTION, "", -1, reason))
+    plain_tools: Tools | None = None
     if tools:
-        tools, options = _rename_tools(target, tools, options, losses)
+        from dragoman.adapter.server_tools.encode import are_plain  # imported late: many requests have no tools
+
+        if are_plain(tools, capabilities):
+            plain_tools = tools
+        else:
+            tools, options = _rename_tools(target, tools, options, losses)
     if options.output_schema is not None:
         from dragoman.adapter.requests.structured_output import emulate_schema
 
         messages, tools, options = emulate_schema(target, messages, tools, options, losses)
     context = context or RequestContext(model=str(ModelId(target.provider, target.model)))
-    request = _project_history(target, messages, options, context, server_state=server_state, whole=whole)
+    request = _project_history(
+        target, messages, options, context, server_state=server_state, refers_to_state=refers_to_state, whole=whole
+    )
     request.losses += losses
+    request.plain_tools = plain_tools
     return request, tools
 
 
@@ -98,6 +109,7 @@ def _project_history(
     context: RequestContext,
     *,
     server_state: bool,
+    refers_to_state: Callable[[Sequence[Message]], bool] | None,
     whole: bool,
 ) -> RequestBuilder:
     """Return the request with the turns that follow what an earlier request of the conversation encoded."""
@@ -119,6 +131,9 @@ def _project_history(
         instruction_turns = lead
         projection_losses: Sequence[Loss] = ()
         if not (usual := is_usual(turns, target, prefix.keys)):
+            if refers_to_state is not None and not server_state and refers_to_state(sent):
+                server_state, whole, prefix = True, True, EMPTY_PREFIX  # a cached prefix has no such block
+                continue
             from dragoman.adapter.requests.projection import project
 
             projection = project(sent, target, keys=prefix.keys, server_state=server_state)
@@ -201,26 +216,28 @@ class _ToolRounds:
         Its calls are of ids and tools that need no change, and not more than the model makes; results answer open
         calls.
         """
-        open_calls, role = self.open_calls, turn.role
-        if not turn.ordinary or not turn.blocks:
+        open_calls, role, blocks = self.open_calls, turn.role, turn.blocks
+        if not turn.ordinary or not blocks:
             return False
-        if role is not Role.TOOL and (open_calls or role not in CONVERSATION_ROLES):
-            return False
-        for block in turn.blocks:
-            if role is Role.TOOL:
+        if role is Role.TOOL:
+            for block in blocks:
                 if type(block) is not ToolResultBlock or (key := block.tool_use_id) not in open_calls:
                     return False
                 open_calls.remove(key)
-            elif type(block) is ToolUseBlock:
-                if role is not Role.ASSISTANT or (key := block.id) in self.seen or key in self.keys:
-                    return False
-                if (name := block.name) not in self.names and not self._accept(name):
-                    return False
-                self.seen.add(key)
-                open_calls.add(key)
-            elif type(block) is not TextBlock:
+            return True
+        if open_calls or role not in CONVERSATION_ROLES:
+            return False
+        for block in blocks:
+            if type(block) is TextBlock:
+                continue
+            if type(block) is not ToolUseBlock or role is not Role.ASSISTANT:
                 return False
-        return role is Role.TOOL or len(open_calls) < 2 or bool(self.target.capabilities.supports_parallel_tool_calls)
+            key, name = block.id, block.name
+            if key in self.seen or key in self.keys or (name not in self.names and not self._accept(name)):
+                return False
+            self.seen.add(key)
+            open_calls.add(key)
+        return len(open_calls) < 2 or bool(self.target.capabilities.supports_parallel_tool_calls)
 
     def _accept(self, name: str) -> bool:
         """Note a tool's name, and say whether the model takes it."""

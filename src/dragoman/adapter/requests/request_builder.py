@@ -107,7 +107,9 @@ class RequestBuilder:
     lead_marks: dict[str, Any] = field(default_factory=dict, init=False)
     """The number of markers of a cache in the leading instructions; see `place_breakpoints`."""
     tools: "ToolsOfRequest | None" = field(default=None, init=False)
-    """The tools of the request, if it has any."""
+    """The tools of the request, if it has any that are not plain."""
+    plain_tools: Sequence[ToolDefinition] | None = field(default=None, init=False)
+    """The tools of the request if the model takes all of them as they are; see `are_plain`."""
     _void_found: bool | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -256,7 +258,10 @@ class RequestBuilder:
         """Return the tools that this provider can use; see `ToolsOfRequest`. Raises UnsupportedToolError."""
         if not tools:
             return []
-        from dragoman.adapter.server_tools.encode import ToolsOfRequest  # imported late: many requests have no tools
+        if tools is self.plain_tools:
+            self.context.native_calls = {}
+            return list(tools)
+        from dragoman.adapter.server_tools.encode import ToolsOfRequest  # imported late: most tools are plain
 
         target = self.target
         calls_functions = bool(target.capabilities.supports_tools)
@@ -268,7 +273,8 @@ class RequestBuilder:
 
     def fit_tools(self, tools: Sequence[ToolDefinition]) -> list[ToolDefinition]:
         """Return the tools that this provider can use, with schemas in its form. Raises UnsupportedToolError."""
-        return fit_tool_schemas(self, self.usable_tools(tools)) if tools else []
+        usable = self.usable_tools(tools)
+        return usable if tools is self.plain_tools else fit_tool_schemas(self, usable)
 
     def fit_output_schema(self) -> dict[str, Any]:
         """Return the output schema in the target's form."""
@@ -288,11 +294,18 @@ class RequestBuilder:
             paths = ", ".join(dict.fromkeys(fitted.changed))
             self.record_loss(kind, f"{what}: in another form for {model}: {paths}", Severity.INFO)
 
+    def encode_tools(
+        self, tools: Sequence[ToolDefinition], encode: Callable[[ToolDefinition, str], dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Encode tools from `fit_tools`: ``encode`` gets each with the provider's name. Then their fields that it does
+        not write are added."""
+        provider = self.provider
+        encoded = [encode(tool, provider) for tool in tools]
+        return encoded if self.tools is None else list(map(self.tools.finish_function, tools, encoded))
+
     def finish_function(self, tool: ToolDefinition, encoded: dict[str, Any]) -> dict[str, Any]:
         """Add the fields of a function that the adapter's encoder does not write."""
-        if self.tools is None or (tool.strict is None and not tool.defer_loading and not tool.extra):
-            return encoded
-        return self.tools.finish_function(tool, encoded)
+        return encoded if self.tools is None else self.tools.finish_function(tool, encoded)
 
     def record_block_loss(
         self, turn: Turn, index: int, kind: LossKind, reason: str, severity: Severity = Severity.WARNING

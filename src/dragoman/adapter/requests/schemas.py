@@ -119,7 +119,7 @@ def _is_supported(schema: Any, rule: SchemaRule, keywords: frozenset[str]) -> bo
 
 def _is_plain_object(schema: Schema) -> bool:
     """Whether the outermost schema is an object's already, as that of most tools is."""
-    return schema.get("type") == "object" and "properties" in schema and schema.keys().isdisjoint(_NOT_PLAIN)
+    return schema.get("type") == "object" and "properties" in schema and _NOT_PLAIN.isdisjoint(schema)
 
 
 class _SchemaFitter:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.adapter.errors import UnsupportedToolError
+from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.notes import own_notes
+from dragoman.adapter.requests.schemas import form_check
 from dragoman.adapter.server_tools.table import ServerToolTable, ToolRow, providers_with
 from dragoman.adapter.wire_diff import merge_fields
 from dragoman.adapter.wirejson import assign_path, dumps_text, split_path
@@ -17,6 +19,27 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.tools.base import ClientTool, CustomTool, ProviderTool, ServerTool
 
 _FUNCTION_FIELDS = ("strict", "defer_loading")
+
+
+def are_plain(tools: Sequence[ToolDefinition], capabilities: AdapterCapabilities) -> bool:
+    """Whether all tools are functions that the model takes as they are: without notes and fields of providers, with
+    names and schemas that it accepts. Most tools are, so one loop looks at them."""
+    if not capabilities.supports_tools:
+        return False
+    accepts, fits = capabilities.tool_name_rule.name_check(), form_check(capabilities.tool_schemas)
+    for tool in tools:
+        values = tool.__dict__  # a model looks for each attribute in all its classes first
+        if (
+            type(tool) is not ToolDefinition
+            or values["provider_raw"] is not None
+            or values["strict"] is not None
+            or values["defer_loading"]
+            or values["extra"]
+            or not accepts(values["name"])
+            or not fits(values["input_schema"])
+        ):
+            return False
+    return True
 
 
 @dataclass(slots=True)
