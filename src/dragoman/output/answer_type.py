@@ -12,6 +12,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.errors import RequestError
 from dragoman.canonical.events import OutputProblem
 from dragoman.output.errors import OutputTypeError
+from dragoman.tools.toolbox import refuse_reference
 
 _DEFINITIONS = "#/$defs/"
 T = TypeVar("T")
@@ -206,11 +207,6 @@ class AnswerJson:
 
     def watch(self) -> None:
         """Return None: only a whole text is checked."""
-
-
-def refuse_reference(address: str) -> Any:
-    """Refuse what a schema refers to outside itself: checking an answer must not open a connection."""
-    raise ValueError("references to other documents are not followed")
 
 
 def _parse(text: str) -> Any:

@@ -15,7 +15,9 @@ from pydantic import AfterValidator, BaseModel, Field
 from dragoman.adapter.errors import ToolSchemaError
 from dragoman.canonical.blocks import ImageBlock, MediaSource, ResourceBlock, TextBlock, ToolUseBlock
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.server_tools import Bash
 from dragoman.session import Session, Tool, Toolbox, tool
+from dragoman.testing.faults.server import FaultyServer, json_reply
 from dragoman.tools import calls
 from tests.unit.session.drivers import ANTHROPIC, SyncDriver, Wire
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
@@ -225,6 +227,15 @@ def test_a_session_refuses_invalid_definitions_at_construction(tools: list[Any],
     with pytest.raises(ToolSchemaError) as caught:
         Session(ANTHROPIC, tools=tools)
     assert list(caught.value.problems) == problems
+
+
+def test_a_schema_opens_no_connection() -> None:
+    """A tool that the program runs for a provider's may have any schema, but none that lies elsewhere."""
+    with FaultyServer(json_reply({"type": "string"})) as server:
+        schema = {"type": "object", "properties": {"command": {"$ref": f"{server.url}/command.json"}}}
+        with pytest.raises(ToolSchemaError, match="references to other documents are not followed"):
+            Toolbox([Bash(function=lambda command: command, input_schema=schema)])
+        assert server.requests == []
 
 
 def test_several_calls_run_concurrently_in_their_callers_context() -> None:

@@ -133,7 +133,7 @@ def _read_schema(path: Path) -> dict[str, Any]:
     """Return a JSON Schema. Raises ConfigurationError if the file has none."""
     from jsonschema_rs import validator_for  # most questions have no schema
 
-    from dragoman.output.answer_type import refuse_reference
+    from dragoman.tools.toolbox import refuse_reference
 
     try:
         schema = json.loads(read_regular(path, _MAX_SCHEMA_BYTES))
