@@ -148,8 +148,6 @@ class Adapter(ABC):
         if isinstance(declared := vars(cls).get("capabilities"), property) and declared.fget is not None:
             setattr(cls, "capabilities", with_updates(declared.fget))  # noqa: B010 - a property is not an attribute to mypy
 
-    _target: Target | None = None
-
     def __init__(self, model: str) -> None:
         self.model = model
 
@@ -162,11 +160,9 @@ class Adapter(ABC):
 
     @property
     def target(self) -> Target:
-        """The model as the target of a request, which stays the same as long as its capabilities are."""
+        """The model as the target of a request."""
         capabilities = self.capabilities
-        if self._target is not None and self._target.capabilities is capabilities:
-            return self._target
-        self._target = Target(
+        return Target(
             self.provider,
             self.model,
             capabilities,
@@ -176,7 +172,6 @@ class Adapter(ABC):
             cites_documents=self.cites_documents,
             priced_fields=self.priced_fields,
         )
-        return self._target
 
     def _marks_cache(self, capabilities: AdapterCapabilities) -> bool:
         """Whether requests of a model with these capabilities mark such places."""

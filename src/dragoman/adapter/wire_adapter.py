@@ -29,7 +29,7 @@ from dragoman.adapter.replies.error_context import (
 )
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.requests.prepare import prepare_request
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.wire import Headers, WireRequest, WireResponse
 from dragoman.canonical.message import Message, MessageStatus, Role
 from dragoman.canonical.tools import ToolDefinition
@@ -60,6 +60,8 @@ class WireAdapter(Adapter):
     """The table of client_fields.toml for requests of clients; empty if no client speaks this wire."""
     decode_counts: Callable[[dict[str, Any]], ReplyCounts] | None = None
     """Returns the `ReplyCounts` of a whole reply, for `read_usage`. None if they are read with the message."""
+
+    _target: Target | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -104,6 +106,13 @@ class WireAdapter(Adapter):
     @property
     def capabilities(self) -> AdapterCapabilities:
         return self.models.capabilities(self.model)
+
+    @property
+    def target(self) -> Target:
+        """The model as the target of a request, which stays the same as long as its capabilities are."""
+        if self._target is None or self._target.capabilities is not self.capabilities:
+            self._target = super().target
+        return self._target
 
     def name_in_path(self, name: str) -> str:
         """Return a model's name that fits into a path: it adds no slash, dot segment, query, fragment or escape.

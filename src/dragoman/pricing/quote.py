@@ -10,7 +10,8 @@ from datetime import datetime
 from decimal import Context, Decimal
 from typing import Any, NamedTuple
 
-from dragoman.canonical.usage import CostStatus, TokenUsage, Usage, extend_usage
+from dragoman.canonical.blocks import assemble, replace_fields
+from dragoman.canonical.usage import NO_COST, CostStatus, TokenUsage, Usage
 from dragoman.pricing.rows import VARIANTS, PriceRow, Rate, Surcharge
 
 # Wide enough for every product of a rate and a count, so nothing is rounded, whatever the caller's decimal context.
@@ -236,7 +237,10 @@ def apply_quote(usage: TokenUsage, quote: Quote, version: str, *, batch: bool) -
     if batch:
         figures["pricing_mode"] = "batch"
     # Validation would take most of the 20 microseconds that pricing a reply may take.
-    return extend_usage(usage, figures)
+    if isinstance(usage, Usage):
+        return replace_fields(usage, figures)
+    given = usage.__pydantic_fields_set__ | figures.keys()
+    return assemble(Usage, {**usage.__dict__, **NO_COST, **figures}, given)
 
 
 def _price_tokens(usage: TokenUsage, quote: Quote) -> tuple[Decimal, bool, list[str]]:
