@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from dragoman.adapter.context import Prices, RequestContext, bundled_prices
 from dragoman.adapter.errors import DragomanError, ProviderError, UnsupportedReplyError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, with_updates
-from dragoman.adapter.facts.token_estimate import estimate_tokens
 from dragoman.adapter.options import AdapterOptions, NamedTool, ToolChoice
 from dragoman.adapter.requests.request_builder import Target
 from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
@@ -137,6 +136,8 @@ class Adapter(ABC):
 
         Options are not counted: an output schema, or reasoning, makes some providers add to the prompt.
         """
+        from dragoman.adapter.facts.token_estimate import estimate_tokens  # imported late: few programs estimate
+
         return estimate_tokens(str(self.model_id), messages, tools, self.capabilities.token_estimate)
 
     # What follows from these: a subclass rarely changes it.

@@ -6,8 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from dragoman.adapter.context import GrowingMessages, HistoryMeasures
 from dragoman.adapter.contract import Adapter
-from dragoman.adapter.facts.token_estimate import GrowingMessages, HistoryMeasures
 from dragoman.canonical.blocks import ToolUseBlock, has_only_texts
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import TokenUsage
