@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.notes import own_notes
 from dragoman.adapter.options import AdapterOptions
 from dragoman.adapter.requests.block_fields import ACTIONS_NOTE, MESSAGE_FIELDS, BlockField
 from dragoman.adapter.requests.encode_cache import EncodedHistory
@@ -168,6 +167,8 @@ def api_version(encoded: dict[str, Any]) -> str:
 
 def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
     """Encode a tool; a server tool goes back unchanged."""
+    from dragoman.adapter.notes import own_notes  # imported late: many requests have no tools
+
     own = own_notes(definition, provider)
     if "native" in own:
         return dict(own["native"])

@@ -23,8 +23,6 @@ from dragoman.session.cost import Cost
 from dragoman.session.history import History, RequestHistory, may_have_labels
 from dragoman.session.message_factory import MessageFactory
 from dragoman.session.turn.routes import Routes
-from dragoman.tools.context import Context
-from dragoman.tools.toolbox import Toolbox
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
@@ -40,6 +38,8 @@ if TYPE_CHECKING:
     from dragoman.session.middleware.telemetry import Telemetry
     from dragoman.session.preview import Preview
     from dragoman.session.snapshot import Persistence, Snapshot
+    from dragoman.tools.context import Context
+    from dragoman.tools.toolbox import Toolbox
 
 _NO_OPTIONS = AdapterOptions()
 
@@ -118,7 +118,8 @@ class Conversation(Generic[TransportT]):
         self.config = config = SessionConfig.from_settings({**settings, "store": store}, model=model)
         check_class("tool_ids", tool_ids)
         self.session_id = session_id or new_session_id()
-        self.toolbox = Toolbox(config.tools if isinstance(config.tools, tuple) else ())
+        if config.tools:
+            _ = self.toolbox  # raises if a tool cannot be offered
         self.options = config.options or _NO_OPTIONS
         self.prices = config.prices if config.prices is not None else bundled_prices()
         self.tool_ids = tool_ids if tool_ids is not None else ToolIdMap(partial(new_tool_id, config.new_id))
@@ -216,6 +217,13 @@ class Conversation(Generic[TransportT]):
         """Return what the same replies would have cost on another model, token for token, at current prices."""
         target = str(self._routes.find(model).model_id)
         return cost.cost_on(self._history.billed, target, self.prices, self.config.clock())
+
+    @cached_property
+    def toolbox(self) -> "Toolbox":
+        """The tools of the session. One without tools has none before somebody asks for it."""
+        from dragoman.tools.toolbox import Toolbox  # imported late: many sessions have no tools
+
+        return Toolbox(self.config.tools if isinstance(self.config.tools, tuple) else ())
 
     @cached_property
     def _policy(self) -> "PolicyHooks | NoPolicy":
@@ -386,7 +394,9 @@ class Conversation(Generic[TransportT]):
             labels, actor=actor, reason=reason, audit=audit, keep=keep, history=history, at=now
         )
 
-    def _new_call_context(self, call: ToolUseBlock | None = None) -> Context[Any]:
+    def _new_call_context(self, call: ToolUseBlock | None = None) -> "Context[Any]":
+        from dragoman.tools.context import Context  # as above
+
         name, call_id = ("", "") if call is None else (call.name, call.id)
         return Context(self.config.context, self.session_id, name, call_id, self._history.messages)
 
@@ -399,7 +409,8 @@ class Conversation(Generic[TransportT]):
             return
         approve = ("approve",) if inspect.iscoroutinefunction(self.config.approve) else ()
         plugins = () if self.config.policy is None else self._policy.async_names
-        names = (*self.toolbox.async_names, *approve, *plugins)
+        tools = self.toolbox.async_names if self.config.tools else ()
+        names = (*tools, *approve, *plugins)
         if names:
             raise ConfigurationError(f"{', '.join(names)}: coroutines need an AsyncSession")
 

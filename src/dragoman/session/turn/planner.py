@@ -334,7 +334,7 @@ class TurnPlanner(Conversation[TransportT], Generic[TransportT]):
 
     def _new_requests(self, options: AdapterOptions) -> Requests:
         return Requests(
-            tools=self.toolbox.definitions,
+            tools=self.toolbox.definitions if "toolbox" in vars(self) else (),  # no tools, no toolbox
             options=options,
             new_context=partial(
                 RequestContext,
