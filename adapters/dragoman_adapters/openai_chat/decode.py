@@ -21,8 +21,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.guard import copy_json
 from dragoman.canonical.message import Alternative, Message, MessageStatus, Role, StopReason
-from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.tools.base import CustomTool
+from dragoman.canonical.tools import CustomTool, ToolDefinition
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.openai_chat import decode_blocks, encode, thinking_details
 from dragoman_adapters.openai_chat.dialect import Dialect, first_filled

@@ -17,9 +17,7 @@ from dragoman.canonical.message import Message, Role, render_end
 from dragoman.canonical.usage import TokenUsage
 from dragoman.configuration.transports import Transports, TransportT
 from dragoman.configuration.validation import check_class, check_messages
-from dragoman.session import cost
 from dragoman.session.config import SessionConfig, SessionSettings
-from dragoman.session.cost import Cost
 from dragoman.session.history import History, RequestHistory, may_have_labels
 from dragoman.session.message_factory import MessageFactory
 from dragoman.session.turn.routes import Routes
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     from dragoman.policy import Declassification
     from dragoman.policy.conversation.hooks import PolicyHooks
     from dragoman.routing import Router
+    from dragoman.session.cost import Cost
     from dragoman.session.middleware import Middleware
     from dragoman.session.middleware.no_policy import NoPolicy, UnreadLabels
     from dragoman.session.middleware.steps import TurnSteps
@@ -190,7 +189,7 @@ class Conversation(Generic[TransportT]):
         return self._history.usage
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> "Cost":
         """The cost of all replies and attempts together."""
         return self._history.cost
 
@@ -213,10 +212,12 @@ class Conversation(Generic[TransportT]):
         """
         self._factory.identify(user_id, team_id)
 
-    def cost_on(self, model: str) -> Cost:
+    def cost_on(self, model: str) -> "Cost":
         """Return what the same replies would have cost on another model, token for token, at current prices."""
+        from dragoman.session.cost import cost_on  # imported late: few programs ask
+
         target = str(self._routes.find(model).model_id)
-        return cost.cost_on(self._history.billed, target, self.prices, self.config.clock())
+        return cost_on(self._history.billed, target, self.prices, self.config.clock())
 
     @cached_property
     def toolbox(self) -> "Toolbox":

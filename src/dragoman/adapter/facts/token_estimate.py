@@ -45,8 +45,7 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.message import Message, Role
-from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.tools.base import ServerTool
+from dragoman.canonical.tools import ServerTool, ToolDefinition
 
 _READ_HERE = ("base64", "text")
 """The kinds of sources whose bytes are in the message."""
