@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from dragoman.adapter.registry import adapter_class, get_adapter, providers, register_adapter
     from dragoman.adapter.replies.error_context import ErrorContext
     from dragoman.adapter.replies.framing import Frame, JsonArrayDecoder, NdjsonDecoder, SseDecoder
-    from dragoman.adapter.replies.reply_builder import ReplyBuilder
+    from dragoman.adapter.replies.reply_builder import ReplyBuilder, UsageReader
     from dragoman.adapter.replies.stream_decoder import StreamDecoder
-    from dragoman.adapter.replies.usage_reader import UsageReader
     from dragoman.adapter.requests.block_fields import BlockField
     from dragoman.adapter.requests.option_table import OptionTable, record_cache_hint_loss, tool_choice
     from dragoman.adapter.requests.request_builder import RequestBuilder, Target, fit_tool_schemas
@@ -98,9 +97,8 @@ _EXPORTS = {
     "adapter.registry": ("adapter_class", "get_adapter", "providers", "register_adapter"),
     "adapter.replies.error_context": ("ErrorContext",),
     "adapter.replies.framing": ("Frame", "JsonArrayDecoder", "NdjsonDecoder", "SseDecoder"),
-    "adapter.replies.reply_builder": ("ReplyBuilder",),
+    "adapter.replies.reply_builder": ("ReplyBuilder", "UsageReader"),
     "adapter.replies.stream_decoder": ("StreamDecoder",),
-    "adapter.replies.usage_reader": ("UsageReader",),
     "adapter.requests.block_fields": ("BlockField",),
     "adapter.requests.option_table": ("OptionTable", "record_cache_hint_loss", "tool_choice"),
     "adapter.requests.request_builder": ("RequestBuilder", "Target", "fit_tool_schemas"),

@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from dragoman.adapter.errors import DragomanError
-from dragoman.adapter.replies.error_context import REQUEST_ID_HEADERS
 from dragoman.adapter.wire import AttemptRecord, Headers
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.message import Message
@@ -39,12 +38,14 @@ class ResponseDetails:
     @property
     def request_id(self) -> str | None:
         """The provider's id of the request, to quote in a support case."""
+        from dragoman.adapter.replies.error_context import REQUEST_ID_HEADERS  # imported late: few programs ask
+
         return next((self.headers[name] for name in REQUEST_ID_HEADERS if name in self.headers), None)
 
     @property
     def remaining_requests(self) -> int | None:
         """The requests that the provider still allows now, if it says so."""
-        from dragoman.adapter.replies.rate_limit_headers import read_remaining  # imported late: few programs ask
+        from dragoman.adapter.replies.rate_limit_headers import read_remaining  # imported late, as above
 
         return read_remaining(self.headers).get("requests")
 

@@ -1,7 +1,6 @@
 """Tools that providers run, and tools that they define and the program runs (docs/server-tools.md)."""
 
-from dragoman.canonical.tools.base import ClientTool, CustomTool, ProviderTool, ServerTool
-from dragoman.canonical.tools.server import (
+from dragoman.canonical.server_tools import (
     ApplyPatch,
     Bash,
     CodeExecution,
@@ -17,6 +16,7 @@ from dragoman.canonical.tools.server import (
     WebFetch,
     WebSearch,
 )
+from dragoman.canonical.tools import ClientTool, CustomTool, ProviderTool, ServerTool
 
 __all__ = [
     "ApplyPatch",

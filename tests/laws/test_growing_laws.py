@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman import AdapterOptions, Message, ToolDefinition, tool
-from dragoman.adapter.facts.token_estimate import GrowingMessages, HistoryMeasures, measure_messages, measure_request
+from dragoman.adapter.context import GrowingMessages, HistoryMeasures
+from dragoman.adapter.facts.token_estimate import measure_messages, measure_request
 from dragoman.canonical.message import Role
 from dragoman.canonical.usage import Usage
 from dragoman.errors import ToolSchemaError

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
-from dragoman.adapter.errors import DragomanError
+from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
-from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder
@@ -16,7 +15,7 @@ from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_adapters.anthropic import decode, encode, errors
+from dragoman_adapters.anthropic import decode, encode
 from dragoman_adapters.anthropic.options import CONVERSATION, decode_options
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.operations.batch_api import BatchApi
     from dragoman.adapter.operations.service_api import ServiceApi
+    from dragoman.adapter.replies.error_context import ErrorContext
     from dragoman.adapter.replies.stream_decoder import StreamDecoder
     from dragoman.adapter.requests.request_reader import HistoryReader
 
@@ -89,7 +89,9 @@ class AnthropicAdapter(WireAdapter):
     def parse_reply(self, response: WireResponse) -> dict[str, Any]:
         native = wirejson.loads_object(response.body)
         if native.get("type") == "error":
-            raise errors.decode_error(native, ErrorContext(self.provider, self.model, headers=response.headers))
+            from dragoman.adapter.replies.error_context import ErrorContext  # imported late, as below
+
+            raise self.decode_error(native, ErrorContext(self.provider, self.model, headers=response.headers))
         return native
 
     decode_message = staticmethod(decode.decode_message)
@@ -111,7 +113,10 @@ class AnthropicAdapter(WireAdapter):
         )
         return tools, options
 
-    decode_error = staticmethod(errors.decode_error)
+    def decode_error(self, native: dict[str, Any], origin: "ErrorContext") -> ProviderError:
+        from dragoman_adapters.anthropic.errors import decode_error  # imported late: few requests fail
+
+        return decode_error(native, origin)
 
     def decoder(self, context: RequestContext) -> "StreamDecoder":
         from dragoman_adapters.anthropic.stream import AnthropicStreamDecoder  # imported late: only streams need it

@@ -7,8 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.replies.drift import KnownNames
-from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
-from dragoman.adapter.replies.usage_reader import UsageReader
+from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts, UsageReader
 from dragoman.adapter.requests.block_fields import MESSAGE_FIELDS, unread_fields, without_fields
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (

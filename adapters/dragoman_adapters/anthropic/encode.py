@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.notes import own_notes
 from dragoman.adapter.options import AdapterOptions
 from dragoman.adapter.requests.block_fields import ACTIONS_NOTE, MESSAGE_FIELDS, BlockField
 from dragoman.adapter.requests.encode_cache import EncodedHistory
@@ -171,6 +170,8 @@ def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
         encoded["description"] = definition.description
     if definition.provider_raw is None:  # most tools have no notes
         return encoded
+    from dragoman.adapter.notes import own_notes  # imported late: few tools have some
+
     own = own_notes(definition, provider)
     return dict(own["native"]) if "native" in own else apply_diff(encoded, own.get("residue"))
 

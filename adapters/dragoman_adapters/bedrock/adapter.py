@@ -19,14 +19,16 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.anthropic import decode as anthropic_decode
 from dragoman_adapters.anthropic import encode as anthropic_encode
 from dragoman_adapters.anthropic import options as anthropic_options
-from dragoman_adapters.bedrock import decode, encode, errors
+from dragoman_adapters.bedrock import decode, encode
 from dragoman_adapters.bedrock.body_formats import BodyFormat, detect_format, drop_other_formats, request_path
 from dragoman_adapters.bedrock.endpoint import ENDPOINT, TELEMETRY_NAME
 from dragoman_adapters.bedrock.options import decode_options
 
 if TYPE_CHECKING:
+    from dragoman.adapter.errors import ProviderError
     from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
+    from dragoman.adapter.replies.error_context import ErrorContext
     from dragoman.adapter.replies.stream_decoder import StreamDecoder
     from dragoman.adapter.requests.request_reader import HistoryReader
 
@@ -107,7 +109,10 @@ class BedrockAdapter(WireAdapter):
         decode.decode_history(native, reader)
         return decode.decode_tools(native, self.provider), decode_options(native, self.target, reader.context)
 
-    decode_error = staticmethod(errors.decode_reply_error)
+    def decode_error(self, native: dict[str, Any], origin: "ErrorContext") -> "ProviderError":
+        from dragoman_adapters.bedrock.errors import decode_reply_error  # imported late: few requests fail
+
+        return decode_reply_error(native, origin)
 
     def decoder(self, context: RequestContext) -> "StreamDecoder":
         from dragoman_adapters.bedrock.stream import BedrockStreamDecoder  # imported late: only streams need it

@@ -6,12 +6,14 @@ from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_adapters.cohere import decode, encode, errors
+from dragoman_adapters.cohere import decode, encode
 from dragoman_adapters.cohere.options import decode_options
 
 if TYPE_CHECKING:
+    from dragoman.adapter.errors import ProviderError
     from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
+    from dragoman.adapter.replies.error_context import ErrorContext
     from dragoman.adapter.replies.stream_decoder import StreamDecoder
     from dragoman.adapter.requests.request_reader import HistoryReader
 
@@ -50,7 +52,10 @@ class CohereAdapter(WireAdapter):
         decode.decode_history(native, reader)
         return decode.decode_tools(native, self.provider), decode_options(native, self.target, reader.context)
 
-    decode_error = staticmethod(errors.decode_error)
+    def decode_error(self, native: dict[str, Any], origin: "ErrorContext") -> "ProviderError":
+        from dragoman_adapters.cohere.errors import decode_error  # imported late: few requests fail
+
+        return decode_error(native, origin)
 
     def decoder(self, context: RequestContext) -> "StreamDecoder":
         from dragoman_adapters.cohere.stream import CohereStreamDecoder  # imported late: only streams need it

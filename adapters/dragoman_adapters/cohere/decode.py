@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.replies.drift import KnownNames
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.usage_reader import UsageReader
+from dragoman.adapter.replies.reply_builder import ReplyBuilder, UsageReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
     Citation,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
-from dragoman.adapter.errors import DragomanError
+from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
@@ -17,7 +17,7 @@ from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_adapters.google import decode, decode_messages, encode, errors
+from dragoman_adapters.google import decode, decode_messages, encode
 from dragoman_adapters.google.options import decode_options
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
+    from dragoman.adapter.replies.error_context import ErrorContext
     from dragoman.adapter.requests.request_reader import HistoryReader
 
 
@@ -139,7 +140,10 @@ class GoogleAdapter(WireAdapter):
         )
         return tools, options
 
-    decode_error = staticmethod(errors.decode_error)
+    def decode_error(self, native: dict[str, Any], origin: "ErrorContext") -> ProviderError:
+        from dragoman_adapters.google.errors import decode_error  # imported late: few requests fail
+
+        return decode_error(native, origin)
 
     def decoder(self, context: RequestContext) -> "StreamDecoder":
         from dragoman_adapters.google.stream import GoogleStreamDecoder  # imported late: only streams need it

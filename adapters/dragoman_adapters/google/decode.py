@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dragoman.adapter.replies.drift import KnownNames
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.usage_reader import UsageReader
+from dragoman.adapter.replies.reply_builder import ReplyBuilder, UsageReader
 from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock, text_block
 from dragoman.canonical.message import Alternative, Message, MessageStatus, StopReason
 from dragoman.canonical.usage import TokenUsage

@@ -16,11 +16,13 @@ from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.google.adapter import GoogleAdapter
-from dragoman_adapters.google_interactions import decode, encode, errors
+from dragoman_adapters.google_interactions import decode, encode
 from dragoman_adapters.google_interactions.options import decode_options
 
 if TYPE_CHECKING:
+    from dragoman.adapter.errors import ProviderError
     from dragoman.adapter.operations.service_api import ServiceApi
+    from dragoman.adapter.replies.error_context import ErrorContext
     from dragoman.adapter.replies.stream_decoder import StreamDecoder
     from dragoman.adapter.requests.request_reader import HistoryReader
 
@@ -96,7 +98,10 @@ class InteractionsAdapter(WireAdapter):
             covered.append("tools")
         return tools, decode_options(native, self.target, reader.context, covered)
 
-    decode_error = staticmethod(errors.decode_error)
+    def decode_error(self, native: dict[str, Any], origin: "ErrorContext") -> "ProviderError":
+        from dragoman_adapters.google_interactions.errors import decode_error  # imported late: few requests fail
+
+        return decode_error(native, origin)
 
     def decoder(self, context: RequestContext) -> "StreamDecoder":
         from dragoman_adapters.google_interactions.stream import (

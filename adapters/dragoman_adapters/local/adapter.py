@@ -6,10 +6,12 @@ from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_adapters.local import decode, encode, errors
+from dragoman_adapters.local import decode, encode
 from dragoman_adapters.local.options import decode_options
 
 if TYPE_CHECKING:
+    from dragoman.adapter.errors import ProviderError
+    from dragoman.adapter.replies.error_context import ErrorContext
     from dragoman.adapter.replies.stream_decoder import StreamDecoder
     from dragoman.adapter.requests.request_reader import HistoryReader
 
@@ -33,7 +35,10 @@ class LocalAdapter(WireAdapter):
         decode.decode_history(native, reader)
         return decode.decode_tools(native), decode_options(native, self.target, reader.context)
 
-    decode_error = staticmethod(errors.decode_error)
+    def decode_error(self, native: dict[str, Any], origin: "ErrorContext") -> "ProviderError":
+        from dragoman_adapters.local.errors import decode_error  # imported late: few requests fail
+
+        return decode_error(native, origin)
 
     def decoder(self, context: RequestContext) -> "StreamDecoder":
         from dragoman_adapters.local.stream import LocalStreamDecoder  # imported late: only streams need it

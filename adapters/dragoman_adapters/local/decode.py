@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.usage_reader import UsageReader
+from dragoman.adapter.replies.reply_builder import ReplyBuilder, UsageReader
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, ToolResultBlock, ToolUseBlock, text_block
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
-from dragoman.adapter.errors import DragomanError
+from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_adapters.ollama import decode, encode, errors
+from dragoman_adapters.ollama import decode, encode
 from dragoman_adapters.ollama.options import CONVERSATION, decode_options
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
+    from dragoman.adapter.replies.error_context import ErrorContext
     from dragoman.adapter.replies.stream_decoder import StreamDecoder
     from dragoman.adapter.requests.request_reader import HistoryReader
 
@@ -74,7 +75,10 @@ class OllamaAdapter(WireAdapter):
         )
         return tools, options
 
-    decode_error = staticmethod(errors.decode_error)
+    def decode_error(self, native: dict[str, Any], origin: "ErrorContext") -> ProviderError:
+        from dragoman_adapters.ollama.errors import decode_error  # imported late: few requests fail
+
+        return decode_error(native, origin)
 
     def decoder(self, context: RequestContext) -> "StreamDecoder":
         from dragoman_adapters.ollama.stream import OllamaStreamDecoder  # imported late: only streams need it

@@ -4,8 +4,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.usage_reader import UsageReader
+from dragoman.adapter.replies.reply_builder import ReplyBuilder, UsageReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
     ContentBlock,

@@ -7,8 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.replies.drift import KnownNames
-from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
-from dragoman.adapter.replies.usage_reader import UsageReader
+from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts, UsageReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.adapter.wirejson import lookup_path
 from dragoman.canonical.blocks import (
@@ -22,8 +21,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.guard import copy_json
 from dragoman.canonical.message import Alternative, Message, MessageStatus, Role, StopReason
-from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.tools.base import CustomTool
+from dragoman.canonical.tools import CustomTool, ToolDefinition
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.openai_chat import decode_blocks, encode, thinking_details
 from dragoman_adapters.openai_chat.dialect import Dialect, first_filled

@@ -18,8 +18,7 @@ from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, replace_fields
 from dragoman.canonical.events import MessageComplete, StreamEvent
 from dragoman.canonical.message import Message, MessageStatus
-from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.tools.base import ServerTool
+from dragoman.canonical.tools import ServerTool, ToolDefinition
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_responses.adapter import ResponsesAdapter
 

@@ -7,8 +7,7 @@ from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.replies.drift import KnownNames
-from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
-from dragoman.adapter.replies.usage_reader import UsageReader
+from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts, UsageReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import replace_fields, text_block
 from dragoman.canonical.guard import copy_json

@@ -14,6 +14,7 @@ from dragoman.adapter.requests.encode_cache import EncodeCache
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
 from dragoman.canonical.ids import ModelId, new_message_id, new_session_id, utc_now
+from dragoman.canonical.message import Message
 from dragoman.canonical.message_fields import RoutingDecisionRecord
 from dragoman.canonical.usage import TokenUsage, Usage
 
@@ -88,6 +89,25 @@ class KeptHistory:
 
     decoded: Any = None
     """For the reader of requests; None before it has read one."""
+
+
+@dataclass(slots=True, eq=False)
+class HistoryMeasures:
+    """What was measured last of a conversation that grows, for its next estimate (`measure_messages`)."""
+
+    last: tuple[list[Message], Any] | None = None
+    """The messages and their measures; None before the first estimate."""
+
+
+class GrowingMessages(list[Message]):
+    """The messages of one request of a conversation. ``measures`` are those of the conversation, which grow with it:
+    no message is measured twice. A list with other messages is another list."""
+
+    measures: HistoryMeasures
+    continues: "GrowingMessages | None" = None
+    """The list of the request before, which this one begins with, if that is known."""
+    is_large: bool = False
+    """Whether it holds large media, which take long to write."""
 
 
 @dataclass(slots=True, kw_only=True)

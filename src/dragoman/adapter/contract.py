@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from dragoman.adapter.context import Prices, RequestContext, bundled_prices
 from dragoman.adapter.errors import DragomanError, ProviderError, UnsupportedReplyError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, with_updates
-from dragoman.adapter.facts.token_estimate import estimate_tokens
 from dragoman.adapter.options import AdapterOptions, NamedTool, ToolChoice
 from dragoman.adapter.requests.request_builder import Target
 from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
@@ -137,6 +136,8 @@ class Adapter(ABC):
 
         Options are not counted: an output schema, or reasoning, makes some providers add to the prompt.
         """
+        from dragoman.adapter.facts.token_estimate import estimate_tokens  # imported late: few programs estimate
+
         return estimate_tokens(str(self.model_id), messages, tools, self.capabilities.token_estimate)
 
     # What follows from these: a subclass rarely changes it.
@@ -147,8 +148,6 @@ class Adapter(ABC):
             cls.telemetry_name = cls.provider
         if isinstance(declared := vars(cls).get("capabilities"), property) and declared.fget is not None:
             setattr(cls, "capabilities", with_updates(declared.fget))  # noqa: B010 - a property is not an attribute to mypy
-
-    _target: Target | None = None
 
     def __init__(self, model: str) -> None:
         self.model = model
@@ -162,11 +161,9 @@ class Adapter(ABC):
 
     @property
     def target(self) -> Target:
-        """The model as the target of a request, which stays the same as long as its capabilities are."""
+        """The model as the target of a request."""
         capabilities = self.capabilities
-        if self._target is not None and self._target.capabilities is capabilities:
-            return self._target
-        self._target = Target(
+        return Target(
             self.provider,
             self.model,
             capabilities,
@@ -176,7 +173,6 @@ class Adapter(ABC):
             cites_documents=self.cites_documents,
             priced_fields=self.priced_fields,
         )
-        return self._target
 
     def _marks_cache(self, capabilities: AdapterCapabilities) -> bool:
         """Whether requests of a model with these capabilities mark such places."""

@@ -20,16 +20,9 @@ from dragoman.adapter.errors import (
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.losses import log_losses
 from dragoman.adapter.options import AdapterOptions
-from dragoman.adapter.replies.error_context import (
-    ErrorContext,
-    add_response_facts,
-    malformed_reply,
-    malformed_request,
-    parse_error_body,
-)
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.requests.prepare import prepare_request
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.wire import Headers, WireRequest, WireResponse
 from dragoman.canonical.message import Message, MessageStatus, Role
 from dragoman.canonical.tools import ToolDefinition
@@ -37,6 +30,7 @@ from dragoman.canonical.usage import Usage
 
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
+    from dragoman.adapter.replies.error_context import ErrorContext
     from dragoman.adapter.replies.stream_decoder import StreamDecoder
     from dragoman.adapter.requests.request_reader import HistoryReader
 
@@ -61,6 +55,8 @@ class WireAdapter(Adapter):
     decode_counts: Callable[[dict[str, Any]], ReplyCounts] | None = None
     """Returns the `ReplyCounts` of a whole reply, for `read_usage`. None if they are read with the message."""
 
+    _target: Target | None = None
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "models" in vars(cls) and "listed_models" not in vars(cls):
@@ -80,7 +76,7 @@ class WireAdapter(Adapter):
         """Decode a request: add its messages to the reader, return its tools and options. By default it is refused."""
         raise RequestError(f"the adapter of {self.provider} does not read requests")
 
-    def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
+    def decode_error(self, native: dict[str, Any], origin: "ErrorContext") -> ProviderError:
         """Return the error of an error body; ``native`` is empty if the body is not a JSON object. By default the
         status decides what went wrong."""
         said = native.get("error", native)
@@ -104,6 +100,13 @@ class WireAdapter(Adapter):
     @property
     def capabilities(self) -> AdapterCapabilities:
         return self.models.capabilities(self.model)
+
+    @property
+    def target(self) -> Target:
+        """The model as the target of a request, which stays the same as long as its capabilities are."""
+        if self._target is None or self._target.capabilities is not self.capabilities:
+            self._target = super().target
+        return self._target
 
     def name_in_path(self, name: str) -> str:
         """Return a model's name that fits into a path: it adds no slash, dot segment, query, fragment or escape.
@@ -181,8 +184,12 @@ class WireAdapter(Adapter):
                     raise self.error(response.status, response.body, response.headers)
                 return decode(self.parse_reply(response), ReplyBuilder(context, self.provider, message_id))
             except UNREADABLE_ERRORS as error:
+                from dragoman.adapter.replies.error_context import malformed_reply  # imported late: few replies fail
+
                 raise malformed_reply(self.provider, error) from error
         except ProviderError as error:
+            from dragoman.adapter.replies.error_context import add_response_facts
+
             add_response_facts(error, self.provider, response.headers, response.status)
             raise
 
@@ -213,6 +220,8 @@ class WireAdapter(Adapter):
 
                 messages = restore_state(reader)
         except MALFORMED_ERRORS as error:
+            from dragoman.adapter.replies.error_context import malformed_request  # imported late: few requests fail
+
             raise malformed_request(self.provider, error) from error
         reader.keep()
         return messages, tools, options
@@ -234,6 +243,9 @@ class WireAdapter(Adapter):
         return WireResponse(200, body, _JSON, losses=writer.finish())
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
+        # Imported late: few requests fail.
+        from dragoman.adapter.replies.error_context import ErrorContext, parse_error_body
+
         return self.decode_error(parse_error_body(body), ErrorContext(self.provider, self.model, status, headers, body))
 
 

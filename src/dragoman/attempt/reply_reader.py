@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 
 from dragoman.adapter.contract import Adapter, RequestContext
 from dragoman.adapter.errors import MalformedReplyError, ProviderError, RequestCancelledError
-from dragoman.adapter.replies.error_context import add_response_facts
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete, MessageStart, StreamEvent, UsageUpdate
 from dragoman.canonical.message import Message, MessageStatus, StopReason
@@ -74,6 +72,9 @@ class ReplyReader:
                     if isinstance(event.error, ProviderError):
                         event.error.partial = event.partial
                         if self.response is not None:
+                            # Imported late: few replies break off.
+                            from dragoman.adapter.replies.error_context import add_response_facts
+
                             add_response_facts(event.error, self._adapter.provider, self.response.headers)
                     partial = event.partial or self._unknown_reply(event.error)
                     self.outcome = Broken(event.error, partial, self._seen, self._timed_response())
@@ -107,6 +108,8 @@ class ReplyReader:
         """Return a reply without content for one that cannot be read: its cost is unknown."""
         if not isinstance(error, MalformedReplyError):
             return None
+        from dragoman.adapter.replies.reply_builder import ReplyBuilder  # imported late, as above
+
         reply, model = ReplyBuilder(self._context, self._adapter.provider), self._adapter.model
         return reply.build((), model=model, stop_reason=None, usage=None, raw={}, status=MessageStatus.ERROR)
 

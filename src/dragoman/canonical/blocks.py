@@ -77,7 +77,12 @@ class FrozenModel(BaseModel):
 
 def replace_fields(model: ModelT, changes: Mapping[str, Any]) -> ModelT:
     """Copy a model with other fields that are valid already: nothing is validated again."""
-    return BaseModel.model_copy(model, update=changes) if changes else model
+    if not changes:
+        return model
+    if model.__pydantic_extra__ is None and model.__pydantic_private__ is None:  # as of nearly all models
+        given = model.__pydantic_fields_set__ | changes.keys()
+        return assemble(type(model), {**model.__dict__, **changes}, given)
+    return BaseModel.model_copy(model, update=changes)
 
 
 def assemble(kind: type[ModelT], fields: dict[str, Any], given: set[str]) -> ModelT:

@@ -4,13 +4,13 @@ The four buckets are disjoint: their sum is everything that was billed as tokens
 cache writes, audio, images) are parts of a bucket and never add to the total.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from decimal import Decimal
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from dragoman.canonical.blocks import FrozenModel, assemble
+from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import Count, JsonObject, Text
 from dragoman.canonical.words import OpenEnum, OpenLiteral
 
@@ -155,15 +155,5 @@ class Usage(TokenUsage):
         )
 
 
-def extend_usage(usage: TokenUsage, figures: Mapping[str, Any]) -> Usage:
-    """Copy a usage with fields of `Usage`. The caller has checked their values: nothing is validated again."""
-    given = usage.__pydantic_fields_set__ | figures.keys()
-    if not isinstance(usage, Usage):
-        return assemble(Usage, {**usage.__dict__, **_NO_COST, **figures}, given)
-    extended = assemble(type(usage), {**usage.__dict__, **figures}, given)
-    if usage.__pydantic_extra__:  # fields of a newer version
-        object.__setattr__(extended, "__pydantic_extra__", dict(usage.__pydantic_extra__))
-    return extended
-
-
-_NO_COST = {name: value for name, value in Usage().__dict__.items() if name not in TokenUsage.model_fields}
+NO_COST = {name: value for name, value in Usage().__dict__.items() if name not in TokenUsage.model_fields}
+"""The fields that a `Usage` has besides those of its tokens, as they are before it is priced."""

@@ -5,14 +5,13 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel
+
 from dragoman.adapter import registry
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.names import foreign_value, nearest_name
 from dragoman.canonical.message import Message
-from dragoman.canonical.tools.base import ServerTool
 from dragoman.credentials.contract import IDENTITY_SETTINGS
-from dragoman.tools.tool import Tool
-from dragoman.tools.toolbox import is_toolset
 from dragoman.transport import registered_setting_names
 from dragoman.transport.settings import read_provider_settings
 
@@ -30,15 +29,8 @@ _CLASSES = {
 }
 """The module and name of each argument's class, and an example of its construction."""
 
-_ELEMENT_CLASSES: Mapping[str, tuple[type, ...]] = {
-    "budgets": (),
-    "tools": (Tool, ServerTool),
-    "labels": (str,),
-    "middleware": (),
-    "governors": (),
-    "messages": (Message,),
-}
-"""The arguments that are lists, and the classes of a single element, which is not accepted in place of a list."""
+_LISTS = frozenset({"budgets", "tools", "labels", "middleware", "governors", "messages"})
+"""The arguments that are lists."""
 _CALLABLES = ("fetch", "approve", "new_id", "clock", "on_exchange")
 
 
@@ -48,8 +40,8 @@ def check_settings(arguments: Mapping[str, Any]) -> None:
     A class that is not loaded yet has no instances, so the check imports nothing.
     """
     for name, value in arguments.items():
-        if name in _ELEMENT_CLASSES:
-            if not (name == "tools" and is_toolset(value)):
+        if name in _LISTS:
+            if not (name == "tools" and callable(value) and _is_toolset(value)):
                 _check_list(name, value)
         elif value is None:
             continue
@@ -61,6 +53,12 @@ def check_settings(arguments: Mapping[str, Any]) -> None:
             raise ConfigurationError(f"prices must be a price table, not {_describe(value)}: see price_table()")
         elif name in _CALLABLES:
             _check_callable(name, value)
+
+
+def _is_toolset(value: Any) -> bool:
+    from dragoman.tools.toolbox import is_toolset  # imported late: few sessions choose their tools
+
+    return is_toolset(value)
 
 
 def _check_callable(name: str, value: Any) -> None:
@@ -82,11 +80,9 @@ def check_class(name: str, value: Any) -> None:
 
 def _check_list(name: str, value: Any) -> None:
     """Raise ConfigurationError if the value is not a list, or if an element cannot be called as it should be. A single
-    object is not accepted in place of a list."""
+    object is not accepted in place of a list: models iterate over their fields."""
     is_list = type(value) is tuple or type(value) is list  # as nearly all are, and an abstract class is asked slowly
-    if not is_list and (
-        isinstance(value, (str, bytes, Mapping, *_ELEMENT_CLASSES[name])) or not isinstance(value, Iterable)
-    ):
+    if not is_list and (isinstance(value, (str, bytes, Mapping, BaseModel)) or not isinstance(value, Iterable)):
         raise ConfigurationError(f"{name} must be a list, not {_describe(value)}: write {name}=[...]")
     if name == "middleware":
         for each in value:

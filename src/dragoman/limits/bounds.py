@@ -13,9 +13,8 @@ from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.facts.token_estimate import measure_messages
 from dragoman.adapter.wirejson import lookup_path
 from dragoman.canonical.message import Message
-from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.tools.base import ProviderTool, ServerTool
-from dragoman.canonical.tools.server import CodeExecution, FileSearch, ImageGeneration, McpServer, ToolSearch, WebSearch
+from dragoman.canonical.server_tools import CodeExecution, FileSearch, ImageGeneration, McpServer, ToolSearch, WebSearch
+from dragoman.canonical.tools import ProviderTool, ServerTool, ToolDefinition
 from dragoman.canonical.usage import TokenUsage
 from dragoman.limits.reservation import MaxUsage
 

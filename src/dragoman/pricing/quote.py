@@ -1,17 +1,31 @@
-"""Finds the rates of one reply among the rows of a model (the active row, the variant that the reply names, and the
-rate for the length of the prompt), and what they come to: exact decimal arithmetic over disjoint buckets.
+"""The models of a provider, and the price of one reply: its rates among the rows of a model (the active row, the
+variant that the reply names, and the rate for the length of the prompt), and what they come to: exact decimal
+arithmetic over disjoint buckets.
 
 Source: docs/reference/pricing.md#cost.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
 from decimal import Context, Decimal
 from typing import Any, NamedTuple
 
-from dragoman.canonical.usage import CostStatus, TokenUsage, Usage, extend_usage
-from dragoman.pricing.rows import VARIANTS, PriceRow, Rate, Surcharge
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.blocks import assemble, replace_fields
+from dragoman.canonical.usage import NO_COST, CostStatus, TokenUsage, Usage
+from dragoman.pricing.rows import (
+    FORMAT_ERRORS,
+    VARIANTS,
+    PriceRow,
+    Rate,
+    Surcharge,
+    matches,
+    read_amounts,
+    read_row,
+    read_rule,
+    read_surcharge,
+)
 
 # Wide enough for every product of a rate and a count, so nothing is rounded, whatever the caller's decimal context.
 EXACT = Context(prec=80)
@@ -236,7 +250,10 @@ def apply_quote(usage: TokenUsage, quote: Quote, version: str, *, batch: bool) -
     if batch:
         figures["pricing_mode"] = "batch"
     # Validation would take most of the 20 microseconds that pricing a reply may take.
-    return extend_usage(usage, figures)
+    if isinstance(usage, Usage):
+        return replace_fields(usage, figures)
+    given = usage.__pydantic_fields_set__ | figures.keys()
+    return assemble(Usage, {**usage.__dict__, **NO_COST, **figures}, given)
 
 
 def _price_tokens(usage: TokenUsage, quote: Quote) -> tuple[Decimal, bool, list[str]]:
@@ -271,3 +288,83 @@ def _price_tokens(usage: TokenUsage, quote: Quote) -> tuple[Decimal, bool, list[
                 total = EXACT.add(total, EXACT.multiply(rate, remaining))
                 known = True
     return total, known, unpriced
+
+
+_PROVIDER_KEYS = {"provider", "source", "checked", "origin", "fallback", "tools", "surcharge", "model"}
+_MODEL_KEYS = {"id", "match", "source", "checked", "prices", "variants"}
+
+
+class ProviderPrices:
+    """Models in the order of their rules: the first match wins. Rows are read on a match.
+
+    ``layers`` are parsed files, the highest precedence first. Raises ConfigurationError if one does not follow
+    ``pricing/README.md``.
+    """
+
+    def __init__(self, name: str, layers: Sequence[Mapping[str, Any]]) -> None:
+        self.name = name
+        self.fallback: tuple[str, ...] = ()
+        self._models: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self._tools: dict[str, Decimal] = {}
+        surcharges: list[Surcharge] = []
+        try:
+            for layer in layers:
+                if unknown := layer.keys() - _PROVIDER_KEYS:
+                    raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
+                self.fallback = self.fallback or tuple(layer.get("fallback", ()))
+                self._tools = {**read_amounts(layer.get("tools", {})), **self._tools}
+                surcharges += map(read_surcharge, layer.get("surcharge", ()))
+                defaults = {key: layer[key] for key in ("source", "checked") if key in layer}
+                for model in layer.get("model", ()):
+                    if unknown := model.keys() - _MODEL_KEYS:
+                        raise ValueError(f"{model.get('id')}: unknown: {', '.join(sorted(unknown))}")
+                    if not isinstance(model.get("id"), str) or not isinstance(model.get("match"), dict):
+                        raise ValueError(f"every model needs an id and a match: {model.get('id')!r}")
+                    self._models.append((read_rule(model["match"]), defaults | model))
+        except FORMAT_ERRORS as error:
+            raise ConfigurationError(f"the prices of {name}: {error!s:.400}") from None
+        self.surcharges = tuple(surcharges)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The ids of all models, in the order of their rules."""
+        return tuple(raw["id"] for _, raw in self._models)
+
+    def find(self, name: str) -> PricedModel | None:
+        """Return the model that matches a name in lower case."""
+        for rule, raw in self._models:
+            if matches(rule, name):
+                return self._read(raw)
+        return None
+
+    def sell(self, model: PricedModel) -> PricedModel:
+        """Return a model of another provider as this one sells it: tools that it prices itself cost its price, and its
+        own surcharges apply. Its prices for the variants are unknown, so they are left out."""
+        standard = (row for row in model.rows if row.variant is None)
+        rows = tuple(replace(row, tools={**row.tools, **self._tools}) if self._tools else row for row in standard)
+        return PricedModel(model.id, rows, self._surcharges_of(model.id))
+
+    def all_models(self) -> Iterator[PricedModel]:
+        """Yield every model with its rows."""
+        return (self._read(raw) for _, raw in self._models)
+
+    def _read(self, raw: Mapping[str, Any]) -> PricedModel:
+        try:
+            return PricedModel(raw["id"], tuple(self._rows(raw)), self._surcharges_of(raw["id"]))
+        except FORMAT_ERRORS as error:
+            raise ConfigurationError(f"the prices of {self.name}:{raw['id']}: {error!s:.400}") from None
+
+    def _surcharges_of(self, model_id: str) -> tuple[Surcharge, ...]:
+        return tuple(filter(None, (each.of_model(model_id.lower()) for each in self.surcharges)))
+
+    def _rows(self, raw: Mapping[str, Any]) -> Iterator[PriceRow]:
+        source, checked = raw.get("source"), raw.get("checked")
+        if not isinstance(source, str) or checked is None:
+            raise ValueError("name the source of the figures (source) and the day of the comparison (checked)")
+        if not isinstance(checked, date):
+            raise ValueError("checked must be a date: in TOML without quotes, in Python date(2026, 11, 1)")
+        common = {"provider": self.name, "model": raw["id"], "source": source, "checked": checked}
+        for row in raw.get("prices", ()):
+            yield read_row(row, self._tools, **common)
+        for row in raw.get("variants", ()):
+            yield read_row(row, {}, **common)

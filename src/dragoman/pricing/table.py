@@ -1,46 +1,44 @@
-"""The price table: dated rows by provider, read lazily from the bundled data, with the overlays before them."""
+"""The price table: dated rows by provider, read lazily from the bundled data, with the overlays before them.
+
+Its files are in a folder, in a zip archive of one, or in an adapter's package: the entry-point group
+``dragoman.prices`` names the package with the prices of a provider.
+"""
 
 import hashlib
+import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+import tomllib
+from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.metadata import entry_points
+from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
+from zipfile import Path as ZipPath
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
-from dragoman.pricing.quote import NO_QUOTE, PricedModel, apply_quote
-from dragoman.pricing.rows import (
-    FORMAT_ERRORS,
-    PriceRow,
-    Surcharge,
-    matches,
-    read_amounts,
-    read_row,
-    read_rule,
-    read_surcharge,
-    with_dashed_date,
-    without_date,
-)
-from dragoman.pricing.table_files import (
-    INDEX,
-    OVERLAY,
-    UPDATE,
-    installed_file,
-    installed_folders,
-    list_files,
-    open_folder,
-    pack,
-    read_content,
-    read_toml,
-)
+from dragoman.pricing.quote import NO_QUOTE, PricedModel, ProviderPrices, apply_quote
+from dragoman.pricing.rows import PriceRow, with_dashed_date, without_date
 
 logger = get_logger("dragoman.pricing")
+
+INDEX = "index.toml"
+OVERLAY = "overlay.toml"
+UPDATE = "update.toml"
+
+_MAX_BYTES = 64 * 1024 * 1024
+"""Uncompressed; the bundled table has less than two megabytes."""
+_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
+"""The time of every file in an archive, so that equal tables are equal archives."""
+GROUP = "dragoman.prices"
+_BUNDLED = "bundled"
+"""The name of the table of this package, which is a function and not a folder."""
 
 # The overlay's own keys; all others are providers.
 _OVERLAY_KEYS = ("checked", "accepted")
@@ -49,85 +47,6 @@ _MAX_CACHED_MODELS = 4096
 
 _MAX_DIFFERENCE = Decimal("0.01")
 """The maximum relative difference between a provider's own figure and ours."""
-
-_PROVIDER_KEYS = {"provider", "source", "checked", "origin", "fallback", "tools", "surcharge", "model"}
-_MODEL_KEYS = {"id", "match", "source", "checked", "prices", "variants"}
-
-
-class ProviderPrices:
-    """Models in the order of their rules: the first match wins. Rows are read on a match.
-
-    ``layers`` are parsed files, the highest precedence first. Raises ConfigurationError if one does not follow
-    ``pricing/README.md``.
-    """
-
-    def __init__(self, name: str, layers: Sequence[Mapping[str, Any]]) -> None:
-        self.name = name
-        self.fallback: tuple[str, ...] = ()
-        self._models: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        self._tools: dict[str, Decimal] = {}
-        surcharges: list[Surcharge] = []
-        try:
-            for layer in layers:
-                if unknown := layer.keys() - _PROVIDER_KEYS:
-                    raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
-                self.fallback = self.fallback or tuple(layer.get("fallback", ()))
-                self._tools = {**read_amounts(layer.get("tools", {})), **self._tools}
-                surcharges += map(read_surcharge, layer.get("surcharge", ()))
-                defaults = {key: layer[key] for key in ("source", "checked") if key in layer}
-                for model in layer.get("model", ()):
-                    if unknown := model.keys() - _MODEL_KEYS:
-                        raise ValueError(f"{model.get('id')}: unknown: {', '.join(sorted(unknown))}")
-                    if not isinstance(model.get("id"), str) or not isinstance(model.get("match"), dict):
-                        raise ValueError(f"every model needs an id and a match: {model.get('id')!r}")
-                    self._models.append((read_rule(model["match"]), defaults | model))
-        except FORMAT_ERRORS as error:
-            raise ConfigurationError(f"the prices of {name}: {error!s:.400}") from None
-        self.surcharges = tuple(surcharges)
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The ids of all models, in the order of their rules."""
-        return tuple(raw["id"] for _, raw in self._models)
-
-    def find(self, name: str) -> PricedModel | None:
-        """Return the model that matches a name in lower case."""
-        for rule, raw in self._models:
-            if matches(rule, name):
-                return self._read(raw)
-        return None
-
-    def sell(self, model: PricedModel) -> PricedModel:
-        """Return a model of another provider as this one sells it: tools that it prices itself cost its price, and its
-        own surcharges apply. Its prices for the variants are unknown, so they are left out."""
-        standard = (row for row in model.rows if row.variant is None)
-        rows = tuple(replace(row, tools={**row.tools, **self._tools}) if self._tools else row for row in standard)
-        return PricedModel(model.id, rows, self._surcharges_of(model.id))
-
-    def all_models(self) -> Iterator[PricedModel]:
-        """Yield every model with its rows."""
-        return (self._read(raw) for _, raw in self._models)
-
-    def _read(self, raw: Mapping[str, Any]) -> PricedModel:
-        try:
-            return PricedModel(raw["id"], tuple(self._rows(raw)), self._surcharges_of(raw["id"]))
-        except FORMAT_ERRORS as error:
-            raise ConfigurationError(f"the prices of {self.name}:{raw['id']}: {error!s:.400}") from None
-
-    def _surcharges_of(self, model_id: str) -> tuple[Surcharge, ...]:
-        return tuple(filter(None, (each.of_model(model_id.lower()) for each in self.surcharges)))
-
-    def _rows(self, raw: Mapping[str, Any]) -> Iterator[PriceRow]:
-        source, checked = raw.get("source"), raw.get("checked")
-        if not isinstance(source, str) or checked is None:
-            raise ValueError("name the source of the figures (source) and the day of the comparison (checked)")
-        if not isinstance(checked, date):
-            raise ValueError("checked must be a date: in TOML without quotes, in Python date(2026, 11, 1)")
-        common = {"provider": self.name, "model": raw["id"], "source": source, "checked": checked}
-        for row in raw.get("prices", ()):
-            yield read_row(row, self._tools, **common)
-        for row in raw.get("variants", ()):
-            yield read_row(row, {}, **common)
 
 
 class PriceTable:
@@ -146,7 +65,7 @@ class PriceTable:
     ) -> None:
         self._path = folder
         self._update_path = update
-        self._overlay = read_toml(Path(overlay)) if isinstance(overlay, (str, Path)) else overlay
+        self._overlay = _read_toml(Path(overlay)) if isinstance(overlay, (str, Path)) else overlay
         if not (self._overlay is None or isinstance(self._overlay, Mapping)):
             raise ConfigurationError(f"an overlay must be a dict or the path of a file, not a {type(overlay).__name__}")
         self._providers: dict[str, ProviderPrices] = {}
@@ -188,8 +107,15 @@ class PriceTable:
         return f"{self.as_of}+{digest.hexdigest()[:8]}"
 
     def pack(self) -> bytes:
-        """Return the files of the table as a zip archive, from which the same version can be loaded."""
-        return pack(self._contents)
+        """Return the files of the table as a zip archive, from which the same version can be loaded. The
+        same files give the same bytes."""
+        archive = io.BytesIO()
+        with ZipFile(archive, "w") as writer:
+            for name, data in sorted(self._contents.items()):
+                info = ZipInfo(name, _ZIP_TIME)
+                info.compress_type = ZIP_DEFLATED
+                writer.writestr(info, data)
+        return archive.getvalue()
 
     @property
     def as_of(self) -> date:
@@ -293,10 +219,10 @@ class PriceTable:
         if name not in self._providers:
             layers = [layer[name] for layer in self._overlays if name in layer]
             if name in self._files:
-                layers.append(read_toml(self._files[name]))
-            elif (installed := installed_file(name)) is not None:
-                layers.append(read_toml(installed))
-                self._installed[name] = hashlib.sha256(read_content(installed)).hexdigest()[:8]
+                layers.append(_read_toml(self._files[name]))
+            elif (installed := _installed_file(name)) is not None:
+                layers.append(_read_toml(installed))
+                self._installed[name] = hashlib.sha256(_read_content(installed)).hexdigest()[:8]
             if not layers:
                 return None
             self._providers[name] = ProviderPrices(name, layers)
@@ -333,12 +259,12 @@ class PriceTable:
 
     @cached_property
     def _folder(self) -> dict[str, Traversable]:
-        found = list_files(open_folder(self._path))
+        found = _list_files(_open_folder(self._path))
         return found if self._update_path is None else dict(sorted({**found, UPDATE: self._update_path}.items()))
 
     @cached_property
     def _contents(self) -> dict[str, bytes]:
-        return {name: read_content(path) for name, path in self._folder.items()}
+        return {name: _read_content(path) for name, path in self._folder.items()}
 
     @cached_property
     def _files(self) -> dict[str, Traversable]:
@@ -351,7 +277,7 @@ class PriceTable:
     def _index(self) -> dict[str, Any]:
         if INDEX not in self._folder:
             raise ConfigurationError(f"{self._path} has no {INDEX}: it is not a price table")
-        index = read_toml(self._folder[INDEX])
+        index = _read_toml(self._folder[INDEX])
         if not isinstance(index.get("date"), date):
             raise ConfigurationError(f"{self._path / INDEX} has no date: the version of the prices is unknown")
         return index
@@ -391,17 +317,17 @@ class PriceTable:
 
     @cached_property
     def _bundled_overlay(self) -> dict[str, Any]:
-        return read_toml(self._folder[OVERLAY]) if OVERLAY in self._folder else {}
+        return _read_toml(self._folder[OVERLAY]) if OVERLAY in self._folder else {}
 
     @cached_property
     def _update(self) -> dict[str, Any] | None:
-        return read_toml(self._folder[UPDATE]) if UPDATE in self._folder else None
+        return _read_toml(self._folder[UPDATE]) if UPDATE in self._folder else None
 
     def days(self, provider: str) -> dict[str, date]:
         """Return the day of each model of a provider in the table itself."""
         layers = [{"checked": self._bundled_overlay.get("checked"), **self._bundled_overlay.get(provider, {})}]
         if provider in self._files:
-            layers.append(read_toml(self._files[provider]))
+            layers.append(_read_toml(self._files[provider]))
         days: dict[str, date] = {}
         for layer in layers:
             for model in layer.get("model", ()):
@@ -448,3 +374,72 @@ def _warn_of_difference(model_id: str, priced: Usage) -> None:
             "%s: the provider charges $%s for a reply, but price table %s says $%s",
             model_id, priced.reported_cost_usd, priced.pricing_version, priced.cost_usd,
         )  # fmt: skip
+
+
+def _open_folder(path: Path) -> Traversable:
+    """Return the folder, or the content of the archive, which is read whole. Raises ConfigurationError."""
+    if not path.is_file():
+        return path
+    try:
+        archive = ZipFile(io.BytesIO(path.read_bytes()))
+    except (OSError, BadZipFile, NotImplementedError) as error:
+        raise _unreadable(path, error) from None
+    if sum(info.file_size for info in archive.infolist()) > _MAX_BYTES:
+        raise ConfigurationError(f"{path} holds more than {_MAX_BYTES} bytes: it is not a price table")
+    archive.filename = str(path)
+    return ZipPath(archive)
+
+
+def _list_files(folder: Traversable) -> dict[str, Traversable]:
+    """Return the TOML files of a table by name, in alphabetical order. Raises ConfigurationError
+    if there is no folder.
+    """
+    try:
+        found = {path.name: path for path in folder.iterdir() if path.name.endswith(".toml")}
+    except OSError as error:
+        raise _unreadable(folder, error) from None
+    return dict(sorted(found.items()))
+
+
+def _read_content(path: Traversable) -> bytes:
+    """Return the bytes of a file, with the line ends that it was published with."""
+    try:
+        return path.read_bytes().replace(b"\r\n", b"\n")
+    except (OSError, BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _read_toml(path: Traversable) -> dict[str, Any]:
+    """Parse a file. Raises ConfigurationError."""
+    try:
+        return tomllib.loads(_read_content(path).decode())
+    except (ValueError, RecursionError) as error:  # invalid UTF-8, invalid TOML, integers with too many digits
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: object, error: Exception) -> ConfigurationError:
+    return ConfigurationError(f"the price table cannot be read: {path}: {error!s:.400}")
+
+
+@cache
+def installed_folders() -> dict[str, str]:
+    """Return the packages with prices by provider."""
+    return {entry.name: entry.value for entry in entry_points(group=GROUP) if entry.name != _BUNDLED}
+
+
+def _installed_file(provider: str) -> Traversable | None:
+    """Return the provider's file in its package, which is named after the provider; None if no package has one.
+
+    Raises ConfigurationError if a package promises the file and does not hold it.
+    """
+    package = installed_folders().get(provider)
+    if package is None:
+        return None
+    try:
+        path = files(package).joinpath(f"{provider}.toml")
+        is_there = path.is_file()
+    except (ImportError, TypeError, ValueError) as error:
+        raise ConfigurationError(f"the prices of {provider!r} ({package}) cannot be loaded: {error}") from error
+    if not is_there:
+        raise ConfigurationError(f"{package}, installed with the prices of {provider!r}, holds no {provider}.toml")
+    return path

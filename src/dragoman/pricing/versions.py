@@ -17,8 +17,7 @@ from dragoman.adapter.names import full_name
 from dragoman.bundled import bundled_path
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.usage import TokenUsage, Usage
-from dragoman.pricing.table import PriceTable
-from dragoman.pricing.table_files import INDEX
+from dragoman.pricing.table import INDEX, PriceTable
 
 _CACHE_SIZE = 8
 _VERSION = re.compile(r"\d{4}-\d{2}-\d{2}\+[0-9a-f]{8}")

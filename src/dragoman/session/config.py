@@ -27,8 +27,6 @@ from dragoman.configuration.validation import (
 )
 from dragoman.credentials.contract import ApiKey
 from dragoman.session.settings import ConfigSettings, RequestOptions
-from dragoman.tools.context import Approve
-from dragoman.tools.toolbox import AnyTool, Toolset
 
 if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions
@@ -42,6 +40,8 @@ if TYPE_CHECKING:
     from dragoman.routing import Router
     from dragoman.session.identity import Pseudonyms
     from dragoman.session.middleware import Middleware
+    from dragoman.tools.context import Approve
+    from dragoman.tools.toolbox import AnyTool, Toolset
     from dragoman.transport.fetch import FetchedMedia
 
 OutputT = TypeVar("OutputT")
@@ -64,7 +64,7 @@ class SessionConfig:
     Raises ConfigurationError for a value of the wrong class.
     """
 
-    tools: Iterable[AnyTool] | Toolset = ()
+    tools: "Iterable[AnyTool] | Toolset" = ()
     """What the model may call: functions, `Tool` objects and tools of `dragoman.server_tools`. A `ToolDefinition` is a
     tool whose calls wait for `Session.answer`. One function in place of the list returns the tools of a turn, and is
     called with a `Context` when the turn starts."""
@@ -89,7 +89,7 @@ class SessionConfig:
     fetch: "Callable[[str], FetchedMedia] | None" = None
     """Fetches media if the model does not accept their URLs, once for each URL. An example is
     `dragoman.transport.fetch.Fetcher`. Without it, nothing is fetched."""
-    approve: Approve | None = None
+    approve: "Approve | None" = None
     """Decides before each call of a tool. If it declines, the model receives an error; if it returns `Later`, the call
     waits for `Session.answer`. Without it, every call runs."""
     max_rounds: int = DEFAULT_MAX_ROUNDS

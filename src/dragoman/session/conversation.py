@@ -17,14 +17,10 @@ from dragoman.canonical.message import Message, Role, render_end
 from dragoman.canonical.usage import TokenUsage
 from dragoman.configuration.transports import Transports, TransportT
 from dragoman.configuration.validation import check_class, check_messages
-from dragoman.session import cost
 from dragoman.session.config import SessionConfig, SessionSettings
-from dragoman.session.cost import Cost
 from dragoman.session.history import History, RequestHistory, may_have_labels
 from dragoman.session.message_factory import MessageFactory
 from dragoman.session.turn.routes import Routes
-from dragoman.tools.context import Context
-from dragoman.tools.toolbox import Toolbox
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
@@ -34,12 +30,15 @@ if TYPE_CHECKING:
     from dragoman.policy import Declassification
     from dragoman.policy.conversation.hooks import PolicyHooks
     from dragoman.routing import Router
+    from dragoman.session.cost import Cost
     from dragoman.session.middleware import Middleware
     from dragoman.session.middleware.no_policy import NoPolicy, UnreadLabels
     from dragoman.session.middleware.steps import TurnSteps
     from dragoman.session.middleware.telemetry import Telemetry
     from dragoman.session.preview import Preview
     from dragoman.session.snapshot import Persistence, Snapshot
+    from dragoman.tools.context import Context
+    from dragoman.tools.toolbox import Toolbox
 
 _NO_OPTIONS = AdapterOptions()
 
@@ -118,7 +117,8 @@ class Conversation(Generic[TransportT]):
         self.config = config = SessionConfig.from_settings({**settings, "store": store}, model=model)
         check_class("tool_ids", tool_ids)
         self.session_id = session_id or new_session_id()
-        self.toolbox = Toolbox(config.tools if isinstance(config.tools, tuple) else ())
+        if config.tools:
+            _ = self.toolbox  # raises if a tool cannot be offered
         self.options = config.options or _NO_OPTIONS
         self.prices = config.prices if config.prices is not None else bundled_prices()
         self.tool_ids = tool_ids if tool_ids is not None else ToolIdMap(partial(new_tool_id, config.new_id))
@@ -189,7 +189,7 @@ class Conversation(Generic[TransportT]):
         return self._history.usage
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> "Cost":
         """The cost of all replies and attempts together."""
         return self._history.cost
 
@@ -212,10 +212,19 @@ class Conversation(Generic[TransportT]):
         """
         self._factory.identify(user_id, team_id)
 
-    def cost_on(self, model: str) -> Cost:
+    def cost_on(self, model: str) -> "Cost":
         """Return what the same replies would have cost on another model, token for token, at current prices."""
+        from dragoman.session.cost import cost_on  # imported late: few programs ask
+
         target = str(self._routes.find(model).model_id)
-        return cost.cost_on(self._history.billed, target, self.prices, self.config.clock())
+        return cost_on(self._history.billed, target, self.prices, self.config.clock())
+
+    @cached_property
+    def toolbox(self) -> "Toolbox":
+        """The tools of the session. One without tools has none before somebody asks for it."""
+        from dragoman.tools.toolbox import Toolbox  # imported late: many sessions have no tools
+
+        return Toolbox(self.config.tools if isinstance(self.config.tools, tuple) else ())
 
     @cached_property
     def _policy(self) -> "PolicyHooks | NoPolicy":
@@ -386,7 +395,9 @@ class Conversation(Generic[TransportT]):
             labels, actor=actor, reason=reason, audit=audit, keep=keep, history=history, at=now
         )
 
-    def _new_call_context(self, call: ToolUseBlock | None = None) -> Context[Any]:
+    def _new_call_context(self, call: ToolUseBlock | None = None) -> "Context[Any]":
+        from dragoman.tools.context import Context  # as above
+
         name, call_id = ("", "") if call is None else (call.name, call.id)
         return Context(self.config.context, self.session_id, name, call_id, self._history.messages)
 
@@ -399,7 +410,8 @@ class Conversation(Generic[TransportT]):
             return
         approve = ("approve",) if inspect.iscoroutinefunction(self.config.approve) else ()
         plugins = () if self.config.policy is None else self._policy.async_names
-        names = (*self.toolbox.async_names, *approve, *plugins)
+        tools = self.toolbox.async_names if self.config.tools else ()
+        names = (*tools, *approve, *plugins)
         if names:
             raise ConfigurationError(f"{', '.join(names)}: coroutines need an AsyncSession")
 

@@ -1,13 +1,12 @@
 """The usage and the cost of a session."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
 from dragoman.adapter.contract import Prices
-from dragoman.adapter.errors import MalformedReplyError
 from dragoman.canonical.forks import ProcessLock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage, combine_statuses
@@ -68,37 +67,6 @@ class Cost:
 
 
 NO_COST = Cost(None, CostStatus.FREE, {}, 0)
-OnBilled = Callable[[Message], None]
-"""Receives each reply that was billed, when it is."""
-
-
-class Attempts:
-    """Replies that were billed and are not part of the history: broken, denied or unusable ones.
-
-    ``all`` lists them in order, without content. The adapter marks the cost of a cut reply as a lower bound; a reply
-    that arrived whole keeps its exact cost.
-    """
-
-    def __init__(self, known: Iterable[Message] = (), on_billed: OnBilled | None = None) -> None:
-        self.all: list[Message] = list(known)
-        self._on_billed = on_billed
-
-    def record(self, partial: Message | None, error: Exception | None = None) -> None:
-        """Record a reply that is not kept, if the provider may have billed it: it reported its usage, sent content, or
-        cannot be read."""
-        unreadable = isinstance(error, MalformedReplyError)
-        if partial is not None and (partial.usage is not None or partial.content or unreadable):
-            self._add(partial)
-
-    def record_unused(self, reply: Message | None, history: Sequence[Message]) -> None:
-        """Record the cost of a summary that is not in the history."""
-        if reply is not None and all(message.id != reply.id for message in history):
-            self._add(reply)
-
-    def _add(self, reply: Message) -> None:
-        self.all.append(reply.model_copy(update={"content": ()}))
-        if self._on_billed is not None:
-            self._on_billed(reply)
 
 
 class RunningTotals:

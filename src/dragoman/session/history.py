@@ -6,16 +6,50 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from dragoman.adapter.context import GrowingMessages, HistoryMeasures
 from dragoman.adapter.contract import Adapter
-from dragoman.adapter.facts.token_estimate import GrowingMessages, HistoryMeasures
+from dragoman.adapter.errors import MalformedReplyError
 from dragoman.canonical.blocks import ToolUseBlock, has_only_texts
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import TokenUsage
-from dragoman.session.cost import Attempts, Cost, OnBilled, RunningTotals, sum_usages
 
 if TYPE_CHECKING:
+    from dragoman.session.cost import Cost, RunningTotals
     from dragoman.session.media import MediaFiles
     from dragoman.transport.fetch import FetchedMedia
+
+
+OnBilled = Callable[[Message], None]
+"""Receives each reply that was billed, when it is."""
+
+
+class Attempts:
+    """Replies that were billed and are not part of the history: broken, denied or unusable ones.
+
+    ``all`` lists them in order, without content. The adapter marks the cost of a cut reply as a lower bound; a reply
+    that arrived whole keeps its exact cost.
+    """
+
+    def __init__(self, known: Iterable[Message] = (), on_billed: OnBilled | None = None) -> None:
+        self.all: list[Message] = list(known)
+        self._on_billed = on_billed
+
+    def record(self, partial: Message | None, error: Exception | None = None) -> None:
+        """Record a reply that is not kept, if the provider may have billed it: it reported its usage, sent content, or
+        cannot be read."""
+        unreadable = isinstance(error, MalformedReplyError)
+        if partial is not None and (partial.usage is not None or partial.content or unreadable):
+            self._add(partial)
+
+    def record_unused(self, reply: Message | None, history: Sequence[Message]) -> None:
+        """Record the cost of a summary that is not in the history."""
+        if reply is not None and all(message.id != reply.id for message in history):
+            self._add(reply)
+
+    def _add(self, reply: Message) -> None:
+        self.all.append(reply.model_copy(update={"content": ()}))
+        if self._on_billed is not None:
+            self._on_billed(reply)
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +65,7 @@ class History:
     """Why calls wait for results from elsewhere, by call id. Not stored."""
     _visible: tuple[int, tuple[Message, ...]] = field(default=(0, ()), init=False)
     """How many messages were read, and what a request contains of them."""
-    _totals: tuple[RunningTotals, RunningTotals] | None = field(default=None, init=False)
+    _totals: "tuple[RunningTotals, RunningTotals] | None" = field(default=None, init=False)
     """Those of the messages and of the attempts; None before the first use."""
 
     def __post_init__(self) -> None:
@@ -52,17 +86,21 @@ class History:
     @property
     def usage(self) -> TokenUsage:
         """The tokens of all messages and attempts."""
+        from dragoman.session.cost import sum_usages  # imported late: many programs ask for no sums
+
         kept, attempts = self._count()
         return sum_usages([kept.usage, attempts.usage])
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> "Cost":
         """The cost of all messages and attempts."""
         kept, attempts = self._count()
         return kept.cost + attempts.cost
 
-    def _count(self) -> tuple[RunningTotals, RunningTotals]:
+    def _count(self) -> "tuple[RunningTotals, RunningTotals]":
         """Count what came since the last time: the list of messages only grows."""
+        from dragoman.session.cost import RunningTotals  # as above
+
         kept, attempts = self._totals = self._totals or (RunningTotals(), RunningTotals())
         kept.add_new(self.messages)
         attempts.add_new(self.attempts.all)

@@ -12,7 +12,9 @@ from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import TokenUsage, describe_tokens
 from dragoman.effects import ResponseDetails
-from dragoman.session.cost import Cost, total_cost, total_usage
+
+if TYPE_CHECKING:
+    from dragoman.session.cost import Cost
 
 OutputT = TypeVar("OutputT", covariant=True)
 
@@ -102,11 +104,15 @@ class Reply(Generic[OutputT]):
     @property
     def usage(self) -> TokenUsage:
         """The tokens of all replies and attempts of the turn."""
+        from dragoman.session.cost import total_usage  # imported late: many programs ask for no sums
+
         return total_usage((*self.messages, *self.attempts))
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> "Cost":
         """The cost of all replies and attempts of the turn."""
+        from dragoman.session.cost import total_cost  # as above
+
         return total_cost((*self.messages, *self.attempts))
 
     @property

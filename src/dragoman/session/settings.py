@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from dragoman.adapter.contract import AdapterOptions, Prices
 from dragoman.adapter.options import ToolChoice
 from dragoman.configuration import ClientConfig, HasConfig
-from dragoman.tools.context import Approve
-from dragoman.tools.toolbox import AnyTool, Toolset
 from dragoman.transport.settings import Providers
 
 if TYPE_CHECKING:
@@ -25,13 +23,15 @@ if TYPE_CHECKING:
     from dragoman.routing import Router
     from dragoman.session.identity import Pseudonyms
     from dragoman.session.middleware import Middleware
+    from dragoman.tools.context import Approve
+    from dragoman.tools.toolbox import AnyTool, Toolset
     from dragoman.transport.fetch import FetchedMedia
 
 
 class ConfigSettings(TypedDict, total=False):
     """The settings that `SessionConfig` declares."""
 
-    tools: Iterable[AnyTool] | Toolset
+    tools: "Iterable[AnyTool] | Toolset"
     """What the model may call: functions, `Tool` objects and tools of `dragoman.server_tools`. A `ToolDefinition` is a
     tool whose calls wait for `Session.answer`. One function in place of the list returns the tools of a turn, and is
     called with a `Context` when the turn starts."""
@@ -54,7 +54,7 @@ class ConfigSettings(TypedDict, total=False):
     fetch: "Callable[[str], FetchedMedia] | None"
     """Fetches media if the model does not accept their URLs, once for each URL. An example is
     `dragoman.transport.fetch.Fetcher`. Without it, nothing is fetched."""
-    approve: Approve | None
+    approve: "Approve | None"
     """Decides before each call of a tool. If it declines, the model receives an error; if it returns `Later`, the call
     waits for `Session.answer`. Without it, every call runs."""
     max_rounds: int

@@ -13,8 +13,7 @@ from dragoman.adapter.notes import is_foreign_tool
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.guard import copy_json
 from dragoman.canonical.log import get_logger
-from dragoman.canonical.tools import SideEffects, ToolDefinition
-from dragoman.canonical.tools.base import ClientTool, ServerTool
+from dragoman.canonical.tools import ClientTool, ServerTool, SideEffects, ToolDefinition
 from dragoman.tools.context import NO_CONTEXT, CallDeferred, Context
 from dragoman.tools.tool import Tool, add_defaults, tool
 

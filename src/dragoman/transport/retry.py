@@ -16,7 +16,6 @@ from functools import partial
 from typing import Self
 
 from dragoman.adapter.errors import ProviderError, RateLimitError
-from dragoman.adapter.replies.error_context import retry_after
 from dragoman.adapter.wire import AttemptRecord
 from dragoman.canonical.forks import ProcessLock
 from dragoman.canonical.log import get_logger
@@ -127,6 +126,8 @@ class RetryPolicy:
         is_retryable = {"true": True, "false": False}.get(headers.get("x-should-retry", ""), error.retryable)
         if retry > self.max_retries or not is_retryable:
             return None
+        from dragoman.adapter.replies.error_context import retry_after  # imported late: few requests fail
+
         requested = retry_after(headers, now)
         if requested is None:
             requested = error.retry_after

@@ -123,7 +123,7 @@ def _base_url(text: str) -> str | None:
 
 
 def _proxy(value: Any) -> str | None:
-    from dragoman.transport.engines.proxies import ADDRESS_FORM, is_proxy_address  # imported late, as are the engines
+    from dragoman.transport.engines.engine import ADDRESS_FORM, is_proxy_address  # imported late, as are the engines
 
     return None if isinstance(value, str) and is_proxy_address(value) else ADDRESS_FORM
 

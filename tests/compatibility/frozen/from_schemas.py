@@ -21,8 +21,8 @@ from dragoman.formats.cmf.convert import Slots
 from dragoman.formats.cmf.models import CmfMessage
 from dragoman.formats.umf.events import Envelope, MessageEvent, ToolCallEvent, ToolResultEvent
 from dragoman.policy import Declassification
+from dragoman.pricing.quote import _MODEL_KEYS, _PROVIDER_KEYS
 from dragoman.pricing.rows import _KEYS, DAYS
-from dragoman.pricing.table import _MODEL_KEYS, _PROVIDER_KEYS
 from dragoman.routing.configuration import RouterConfiguration
 from dragoman.store.records import SessionRecord
 from dragoman_adapters.compatible.endpoint_row import EndpointRow

@@ -12,8 +12,7 @@ from dragoman.adapter.losses import Loss
 from dragoman.adapter.options import NamedTool
 from dragoman.answers import ClientToolIds
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
-from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.tools.base import ServerTool
+from dragoman.canonical.tools import ServerTool, ToolDefinition
 from tests.conformance.clients.recorded import ClientRequest
 from tests.conformance.validators.requests import VALIDATORS
 from tests.conformance.way_back.pairs import KEYS

@@ -18,7 +18,7 @@ from dragoman.adapter import registry
 from dragoman.bundled import bundled_path
 from dragoman.canonical.usage import CostStatus, TokenUsage
 from dragoman.pricing import PriceTable
-from dragoman.pricing.table_files import installed_folders
+from dragoman.pricing.table import installed_folders
 from dragoman.testing.conformance import Effort, conform
 from dragoman.testing.conformance.suite import find_suites
 from dragoman.testing.stream_laws import Effort as StreamEffort

@@ -413,3 +413,12 @@ def test_swapped_arguments_are_reported() -> None:
     """The usage comes before its model."""
     with pytest.raises(TypeError, match="must be a usage, not a str"):
         cost("openai:o3", Usage(input_tokens=1))  # type: ignore[arg-type]
+
+
+def test_a_priced_usage_is_the_one_that_validation_gives() -> None:
+    """All fields in order, of which those are set that the counts and the price have."""
+    counts = TokenUsage(input_tokens=3, raw={"a": 1})
+    priced = price_table().price("anthropic:claude-sonnet-4-6", counts, NOW)
+    set_here = {name: getattr(priced, name) for name in ("cost_usd", "cost_status", "unpriced", "pricing_version")}
+    assert priced.model_dump_json() == Usage(**{**counts.model_dump(), **set_here}).model_dump_json()
+    assert priced.model_fields_set == {"input_tokens", "raw", *set_here}

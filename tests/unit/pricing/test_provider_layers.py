@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.usage import TokenUsage
-from dragoman.pricing.table import ProviderPrices
+from dragoman.pricing.quote import ProviderPrices
 from tests.unit.pricing.tables import NOW
 
 SOURCE = {"source": "https://acme.example/prices", "checked": date(2026, 11, 10)}

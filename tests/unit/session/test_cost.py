@@ -7,7 +7,8 @@ import pytest
 
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
-from dragoman.session.cost import Attempts, Cost, average_output, cost_on, total_cost, total_usage
+from dragoman.session.cost import Cost, average_output, cost_on, total_cost, total_usage
+from dragoman.session.history import Attempts
 from tests.unit.session.drivers import ANTHROPIC, OLLAMA, Driver, Wire
 from tests.unit.session.handwritten_replies import handwritten_anthropic, handwritten_ollama
 

@@ -17,7 +17,6 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dragoman.adapter.facts.token_estimate import TokenEstimate
 from dragoman.canonical.blocks import FrozenModel
 
 
@@ -152,6 +151,15 @@ class ThinkingPolicy(FrozenModel):
     def can_read(self, model: str | None) -> bool:
         """Whether the model reads the thinking of another one, given by its full id."""
         return model is not None and any(fnmatchcase(model, pattern) for pattern in self.reads_from)
+
+
+class TokenEstimate(FrozenModel):
+    """An adapter's overrides of tokenizers.toml for a model: the name of a tokenizer there, weights that replace its
+    own, and fields of an `ImageRule`."""
+
+    tokenizer: str | None = None
+    weights: dict[str, float] = Field(default_factory=dict)
+    image: dict[str, Any] = Field(default_factory=dict)
 
 
 class AdapterCapabilities(FrozenModel):

@@ -22,8 +22,10 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field, ValidationError
 
 from dragoman.adapter import wirejson
+from dragoman.adapter.context import GrowingMessages
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.facts import media_size
+from dragoman.adapter.facts.capabilities import TokenEstimate
 from dragoman.adapter.facts.media_size import ImageRule
 from dragoman.canonical.blocks import (
     AudioBlock,
@@ -43,8 +45,7 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.message import Message, Role
-from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.tools.base import ServerTool
+from dragoman.canonical.tools import ServerTool, ToolDefinition
 
 _READ_HERE = ("base64", "text")
 """The kinds of sources whose bytes are in the message."""
@@ -128,15 +129,6 @@ _IS_LETTER, _IS_DIGIT, _IS_MARK, _IS_LINE = (
     _class_table(".", "."),
     _class_table("\n", "\n"),
 )
-
-
-class TokenEstimate(FrozenModel):
-    """An adapter's overrides of tokenizers.toml for a model: the name of a tokenizer there, weights that replace its
-    own, and fields of an `ImageRule`."""
-
-    tokenizer: str | None = None
-    weights: dict[str, float] = Field(default_factory=dict)
-    image: dict[str, Any] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,11 +260,7 @@ def _read_toml(name: str) -> dict[str, Any]:
 
 def measure_request(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> RequestMeasures:
     """Measure a request. This takes a few microseconds for each message that is not measured yet."""
-    if isinstance(messages, GrowingMessages):
-        content = messages.measures.update(messages)
-    else:
-        content = ContentMeasures()
-        content.add_messages(messages)
+    content = measure_messages(messages)
     schemas = content.tools_of(tools) if tools else _NO_TOOLS
     return RequestMeasures(
         text=content.text,
@@ -296,44 +284,23 @@ def measure_request(messages: Sequence[Message], tools: Sequence[ToolDefinition]
 
 
 def measure_messages(messages: Sequence[Message]) -> "ContentMeasures":
-    """Return the measures of messages."""
-    if isinstance(messages, GrowingMessages):
-        return messages.measures.update(messages)
-    found = ContentMeasures()
-    found.add_messages(messages)
-    return found
-
-
-class GrowingMessages(list[Message]):
-    """The messages of one request of a conversation. ``measures`` are those of the conversation, which grow with it:
-    no message is measured twice. A list with other messages is another list."""
-
-    measures: "HistoryMeasures"
-    continues: "GrowingMessages | None" = None
-    """The list of the request before, which this one begins with, if that is known."""
-    is_large: bool = False
-    """Whether it holds large media, which take long to write."""
-
-
-class HistoryMeasures:
-    """The measures of a history that grows. Another history is measured as a whole."""
-
-    def __init__(self) -> None:
-        self._measured: tuple[list[Message], ContentMeasures] = [], ContentMeasures()
-
-    def update(self, messages: GrowingMessages) -> "ContentMeasures":
-        """Return the measures of these messages, which are not changed later."""
-        known, measures = self._measured
-        if known is messages:
-            return measures
-        # Equal messages have equal measures.
-        if known is not messages.continues and known != messages[: len(known)]:
-            known, measures = [], ContentMeasures()
-        if new := messages[len(known) :]:
-            measures = measures.copy()
-            measures.add_messages(new)
-        self._measured = messages, measures
+    """Return the measures of messages, which are not changed later. Of a conversation that grows, only what is new is
+    measured."""
+    if not isinstance(messages, GrowingMessages):
+        found = ContentMeasures()
+        found.add_messages(messages)
+        return found
+    known, measures = messages.measures.last or ([], ContentMeasures())
+    if known is messages:
         return measures
+    # Equal messages have equal measures.
+    if known is not messages.continues and known != messages[: len(known)]:
+        known, measures = [], ContentMeasures()
+    if new := messages[len(known) :]:
+        measures = measures.copy()
+        measures.add_messages(new)
+    messages.measures.last = messages, measures
+    return measures
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from dragoman.adapter.facts.capabilities import ABSENT, MAX_KNOWN_MODELS, Suppor
 from dragoman.adapter.facts.token_estimate import estimate_tokens
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.replies.error_context import wrap_malformed
-from dragoman.adapter.replies.usage_reader import UsageReader
+from dragoman.adapter.replies.reply_builder import UsageReader
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.blocks import FrozenModel, ImageBlock
 from dragoman.canonical.ids import ModelId

@@ -1,14 +1,17 @@
-"""Builds canonical messages from decoded replies, whole or streamed."""
+"""What adapters make of decoded replies, whole or streamed: the token counts, and the canonical message."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from decimal import Decimal, InvalidOperation
+from typing import Any, NamedTuple, Self
 
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.replies.drift import DRIFT_NOTE, DriftKind, KnownNames, add_drift
 from dragoman.adapter.requests.encode_cache import PREFIX_NOTE, is_signed
-from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolUseBlock, assemble
+from dragoman.adapter.wirejson import lookup_path, split_path
+from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolUseBlock, assemble, replace_fields
 from dragoman.canonical.guard import copy_json, is_plain
 from dragoman.canonical.log import get_logger, one_line
 from dragoman.canonical.message import (
@@ -22,7 +25,7 @@ from dragoman.canonical.message import (
     StopReason,
     assemble_message,
 )
-from dragoman.canonical.usage import TokenUsage, Usage, extend_usage
+from dragoman.canonical.usage import NO_COST, TokenUsage, Usage
 
 MAX_CALLS = 1_000
 """The most tool calls of one reply."""
@@ -31,11 +34,165 @@ MAX_NAME = 4_096
 MAX_ID = 64 * 1024
 """The most characters of the provider's id of a call: gateways put signatures into it."""
 
+MAX_COUNT = 10**12
+"""No count of one reply is larger than this."""
+_MAX_DOLLARS = Decimal(10**9)
+_MAX_PATH_LENGTH = 80
+
 _TEXTS_ALONE = {TextBlock}
 _BROKEN = {MessageStatus.CANCELLED: StopReason.CANCELLED, MessageStatus.ERROR: StopReason.ERROR}
 """The stop reasons of replies that are not complete; the provider's own does not count."""
 
 logger = get_logger("dragoman.adapter")
+
+
+@dataclass(slots=True, eq=False)
+class UsageReader:
+    """Reads the token counts of one usage object, ``native``, by dotted paths (docs/reference/pricing.md#buckets).
+
+    An invalid usage does not fail the reply: values that are not counts are left out and named in ``unread``, and the
+    cost of the reply is then a lower bound.
+    """
+
+    native: Mapping[str, Any]
+    _unread: dict[str, None] = field(default_factory=dict, init=False)
+
+    @classmethod
+    def of(cls, native: Any) -> Self | None:
+        """Return None if there is no usage object, with a warning if another value is in its place."""
+        if native and not isinstance(native, dict):
+            logger.warning("a usage that is not an object is ignored: %s", type(native).__name__)
+        return cls(native) if native and isinstance(native, dict) else None
+
+    def __call__(self, *paths: str) -> int:
+        """Return the count at the first path that has one; 0 if none has."""
+        return self.optional(*paths) or 0
+
+    def required(self, path: str) -> int:
+        """Return a count that the format requires; a missing one is added to ``unread``."""
+        count = self.optional(path)
+        if count is None:
+            self._mark_unread(path)
+        return count or 0
+
+    def optional(self, *paths: str) -> int | None:
+        """Return the count at the first path that has one; None if none has."""
+        for path in paths:
+            value = self.native.get(path) if "." not in path else lookup_path(self.native, path)
+            if type(value) is int and 0 <= value <= MAX_COUNT:  # nearly every count
+                return value
+            if value is not None:
+                return self._count(path, value)
+        return None
+
+    def counts(self, paths: Mapping[str, str], required: str = "") -> dict[str, int | None]:
+        """Return the counts at these paths of one or two names, by the names that the caller gives them; None for each
+        that is missing. The format requires the one of the name ``required``: if it is missing, it is added to
+        ``unread``."""
+        found: dict[str, int | None] = {}
+        for name, path in paths.items():
+            if "." in path:
+                outer, inner = split_path(path)
+                details = self.native.get(outer)
+                value = details.get(inner) if isinstance(details, dict) else None
+            else:
+                value = self.native.get(path)
+            if type(value) is not int or not 0 <= value <= MAX_COUNT:
+                if value is not None:
+                    value = self._count(path, value)
+                elif name == required:
+                    self._mark_unread(path)
+            found[name] = value
+        return found
+
+    def text(self, path: str) -> str | None:
+        """Return a text, such as the service tier."""
+        value = self.native.get(path) if "." not in path else lookup_path(self.native, path)
+        if value is None or isinstance(value, str):
+            return value or None
+        self._mark_unread(path)
+        return None
+
+    def objects(self, path: str) -> list[dict[str, Any]]:
+        """Return the objects of a list; empty if there is none."""
+        value = lookup_path(self.native, path)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+            self._mark_unread(path)
+            return []
+        return value
+
+    def count_at(self, path: str, native: Any) -> int:
+        """Return a count that the caller has read at that path, or 0 if it is None."""
+        return 0 if native is None else self._count(path, native) or 0
+
+    def counts_by_name(self, path: str) -> dict[str, int]:
+        """Return counts by name, without those that are zero."""
+        value = lookup_path(self.native, path)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            self._mark_unread(path)
+            return {}
+        return {name: count for name, each in value.items() if (count := self.count_at(f"{path}.{name}", each))}
+
+    def dollars(self, path: str, unit: Decimal = Decimal(1)) -> Decimal | None:
+        """Return the provider's own figure of the cost; ``unit`` is the worth of one in US dollars."""
+        value = lookup_path(self.native, path)
+        if value is None:
+            return None
+        try:
+            amount = Decimal(str(value)) * unit
+            if not isinstance(value, bool) and 0 <= amount < _MAX_DOLLARS:
+                return amount
+        except (InvalidOperation, ValueError):  # NaN cannot be compared
+            pass
+        self._mark_unread(path)
+        return None
+
+    def uncached(self, prompt: int, *cached: int) -> int:
+        """Subtract cached tokens from the prompt, for providers that count them inside it."""
+        rest = prompt - sum(cached)
+        if rest < 0:
+            self._mark_unread("more cached tokens than the prompt has")
+        return max(0, rest)
+
+    def usage(self, **fields: Any) -> TokenUsage:
+        """Return the usage with these fields, with what is `unread`, and with the object as ``raw``.
+
+        Counts and amounts must come from a reader, which has checked them: a usage without other values is not
+        validated again, which would take longer than its reading. Raises pydantic.ValidationError.
+        """
+        unread = fields.setdefault("unread", tuple(self._unread))
+        checked = is_plain(fields.get("service_tier")) and is_plain(fields.get("speed"))
+        if unread or fields.get("server_tools") or not checked:
+            return TokenUsage(**fields, raw=self.native)
+        try:
+            fields["raw"] = copy_json(self.native)
+        except ValueError:  # the validation names the field as well
+            return TokenUsage(**{**fields, "raw": self.native})
+        return assemble(TokenUsage, {**_NO_COUNTS, "server_tools": {}, **fields}, set(fields))
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        return tuple(self._unread)
+
+    def _count(self, path: str, value: Any) -> int | None:
+        """Return a count: a whole number that is not negative, which some providers write as 12.0. None for other
+        values."""
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT:
+            return value
+        self._mark_unread(path)
+        return None
+
+    def _mark_unread(self, path: str) -> None:
+        self._unread[path[:_MAX_PATH_LENGTH]] = None
+
+
+_NO_COUNTS = TokenUsage().__dict__
 
 
 class ReplyCounts(NamedTuple):
@@ -222,10 +379,13 @@ class ReplyBuilder:
         if context.terms:
             usage = usage.model_copy(update={"terms": dict(context.terms)})
         priced = usage if context.prices is None else context.prices.price(served_model, usage, now)
-        figures: dict[str, int] = {}
+        if isinstance(priced, Usage):
+            built = priced
+        else:
+            built = assemble(Usage, {**priced.__dict__, **NO_COST}, priced.__pydantic_fields_set__)
         if context.started_at is not None:
-            figures["latency_ms"] = max(0, round((now - context.started_at).total_seconds() * 1000))
-        built = extend_usage(priced, figures) if figures or not isinstance(priced, Usage) else priced
+            latency = (now - context.started_at).total_seconds()
+            built = replace_fields(built, {"latency_ms": max(0, round(latency * 1000))})
         if status in (MessageStatus.ERROR, MessageStatus.CANCELLED):
             return built.as_lower_bound()
         if usage.reported_total is not None and usage.discrepancy:

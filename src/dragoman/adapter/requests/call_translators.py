@@ -20,8 +20,7 @@ from dragoman.adapter.facts.capabilities import ToolNameRule
 from dragoman.adapter.requests.block_fields import ACTIONS_NOTE
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolUseBlock
 from dragoman.canonical.events import StreamEvent, TextDelta, ToolUseEnd, ToolUseInputDelta, ToolUseStart
-from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.tools.base import ServerTool
+from dragoman.canonical.tools import ServerTool, ToolDefinition
 
 ANSWER_TOOL_NAME = "answer"
 ANSWER_TOOL_DESCRIPTION = "Gives the answer."

@@ -12,9 +12,7 @@ from pydantic import ValidationError
 from dragoman.adapter.server_tools.encode import BY_PROVIDER
 from dragoman.adapter.server_tools.table import ServerToolTable, ToolRow
 from dragoman.adapter.wirejson import split_path
-from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.tools.base import ClientTool, CustomTool, ServerTool
-from dragoman.canonical.tools.server import (
+from dragoman.canonical.server_tools import (
     ApplyPatch,
     Bash,
     CodeExecution,
@@ -29,6 +27,7 @@ from dragoman.canonical.tools.server import (
     WebFetch,
     WebSearch,
 )
+from dragoman.canonical.tools import ClientTool, CustomTool, ServerTool, ToolDefinition
 
 _KINDS: Mapping[str, type[ServerTool]] = {
     kind.WORD: kind

@@ -15,8 +15,7 @@ from dragoman.adapter.server_tools.table import ServerToolTable, ToolRow, provid
 from dragoman.adapter.wire_diff import merge_fields
 from dragoman.adapter.wirejson import assign_path, dumps_text, split_path
 from dragoman.canonical.blocks import FrozenModel
-from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.tools.base import ClientTool, CustomTool, ProviderTool, ServerTool
+from dragoman.canonical.tools import ClientTool, CustomTool, ProviderTool, ServerTool, ToolDefinition
 
 _FUNCTION_FIELDS = ("strict", "defer_loading")
 

@@ -24,8 +24,7 @@ from dragoman.canonical.extensions.slots import (
 )
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.message_view.parts import CalledTool
-from dragoman.canonical.tools import SideEffects, ToolDefinition
-from dragoman.canonical.tools.base import ServerTool
+from dragoman.canonical.tools import ServerTool, SideEffects, ToolDefinition
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.labels import Declassification
 from dragoman.tools.tool import ACTIONS, SIDE_EFFECTS, Tool

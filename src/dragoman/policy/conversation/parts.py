@@ -11,8 +11,7 @@ from typing import Any
 from dragoman.adapter.contract import AdapterOptions, NamedTool
 from dragoman.canonical.blocks import TextBlock
 from dragoman.canonical.message import Message, Role
-from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.tools.base import ServerTool
+from dragoman.canonical.tools import ServerTool, ToolDefinition
 from dragoman.policy.conversation.context import settings_of
 
 IsForeign = Callable[[ToolDefinition], bool]

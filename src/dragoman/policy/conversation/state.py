@@ -153,7 +153,10 @@ class SeenMessages:
         judged = self.judged
         if in_any_form:
             return all(each.id in judged for each in messages)
-        return all(judged.get(each.id) is each for each in messages)
+        for each in messages:  # noqa: SIM110 - each turn asks several times, of few messages
+            if judged.get(each.id) is not each:
+                return False
+        return True
 
     def note_checked(self, model: str | None, messages: Iterable[Message]) -> None:
         """Record messages that were just checked as input of the next request to this model."""

@@ -20,7 +20,6 @@ from dragoman.configuration.validation import check_settings
 from dragoman.effects import Failed, Replied, ResponseDetails, SendOutcome
 from dragoman.session.config import TurnOptions, UserInput, merge_options
 from dragoman.session.conversation import Conversation
-from dragoman.session.cost import average_output
 from dragoman.session.effects import Effect, Send, SessionEvent, Turn
 from dragoman.session.history import History, may_have_labels
 from dragoman.session.reply import Answer, Reply, last_reply
@@ -164,7 +163,8 @@ class TurnPlanner(Conversation[TransportT], Generic[TransportT]):
         """Return what a swap to that model would lose and cost. Sends and changes nothing, but may wait for ``fetch``.
         Files are read only if the policy has judged the history. Raises UnknownProviderError.
         """
-        from dragoman.session.preview import preview  # imported late: many sessions keep their model
+        from dragoman.session.cost import average_output  # imported late: many sessions keep their model
+        from dragoman.session.preview import preview
 
         route = self._routes.own_route(model)
         history, tools = self._history.to_send(), self.toolbox.definitions
@@ -334,7 +334,7 @@ class TurnPlanner(Conversation[TransportT], Generic[TransportT]):
 
     def _new_requests(self, options: AdapterOptions) -> Requests:
         return Requests(
-            tools=self.toolbox.definitions,
+            tools=self.toolbox.definitions if "toolbox" in vars(self) else (),  # no tools, no toolbox
             options=options,
             new_context=partial(
                 RequestContext,

@@ -24,9 +24,8 @@ from dragoman.adapter.operations.embeddings import (
 )
 from dragoman.adapter.replies.error_context import ErrorContext, Failure
 from dragoman.adapter.replies.framing import Frame, NdjsonDecoder
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.reply_builder import ReplyBuilder, UsageReader
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
-from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests import option_table, structured_output
 from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.request_builder import RequestBuilder

@@ -5,6 +5,7 @@ and everything else uses httpx. If an engine lacks a feature, httpx is used; if 
 error.
 """
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -12,10 +13,10 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from urllib.parse import urlsplit
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.transport.call import AsyncResponse, Call, SyncResponse
-from dragoman.transport.engines.proxies import ADDRESS_FORM, is_proxy_address
 
 if TYPE_CHECKING:
     import ssl
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 
 ENGINE_VARIABLE = "DRAGOMAN_ENGINE"
 """Names the engine of every transport of the process that can use it; the others use httpx."""
+_PROXY_SCHEMES = frozenset({"http", "https", "socks5", "socks5h"})
+ADDRESS_FORM = "must be an address such as http://host:3128, with http, https or socks5"
+"""What an error says of an address that is none."""
+_PROXY_VARIABLES = tuple(
+    name for use in ("http", "https", "all", "no") for name in (f"{use}_proxy", f"{use}_proxy".upper())
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -47,6 +54,20 @@ class ConnectionSettings:
                 "verify must be an ssl.SSLContext, such as ssl.create_default_context(cafile=...), "
                 f"not {type(self.verify).__name__}"
             )
+
+
+def is_proxy_address(address: str) -> bool:
+    """Whether a proxy can have that address: a scheme that the engines support, a host, and a port if any."""
+    try:
+        parts = urlsplit(address)
+        return "://" in address and parts.scheme in _PROXY_SCHEMES and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def proxy_environment() -> tuple[str | None, ...]:
+    """Return the variables that a proxy is read from: connections that they made are not for others."""
+    return tuple(map(os.environ.get, _PROXY_VARIABLES))
 
 
 class Client(Protocol):

@@ -27,13 +27,13 @@ from dragoman.transport.engines.engine import (
     SyncEngine,
     default_ssl_context,
 )
-from dragoman.transport.engines.network import AddressInfo, is_address, open_connections, resolver
 from dragoman.transport.engines.pool import IDLE_SECONDS
-from dragoman.transport.engines.proxies import find_proxies, proxy_server
 from dragoman.transport.retry import MIN_SECONDS, seconds_of
 
 if TYPE_CHECKING:
     import httpx
+
+    from dragoman.transport.engines.network import AddressInfo
 
 _log = get_logger("dragoman.transport")
 
@@ -91,6 +91,9 @@ class HttpxEngine(SyncEngine):
         self, class_name: str, network: "_Network", size: int, settings: ConnectionSettings, url: "httpx.URL"
     ) -> tuple[Any, str]:
         """Return a transport of httpx over that network, and host and port of its proxy."""
+        # Imported late, as is the network below: a caller's own client has both.
+        from dragoman.transport.engines.proxies import find_proxies, proxy_server
+
         library, proxy = importlib.import_module(self.name), find_proxies(settings.proxy).find(url)
         if settings.http2 and find_spec("h2") is None:
             raise ConfigurationError(f"HTTP/2 needs the h2 package: pip install {self.name}[http2]")
@@ -249,6 +252,8 @@ class _DeadlineStream:
     """
 
     def __init__(self, inner: Any, *, joins_writes: bool) -> None:
+        from dragoman.transport.engines.network import open_connections  # as above
+
         self._inner = inner
         self._joins_writes = joins_writes
         self._held = b""
@@ -296,6 +301,8 @@ class _Network:
         self._inner = backend
 
     def _connect(self, host: str, port: int, timeout: float | None, *options: Any) -> Work[Any]:
+        from dragoman.transport.engines.network import is_address, resolver  # as above
+
         ends_at = None if timeout is None else time.monotonic() + timeout
         addresses = [host]
         if not is_address(host):
@@ -318,8 +325,10 @@ class _Network:
         raise self._core.ConnectError("the host has no address")
 
 
-async def _resolve_async(host: str, port: int, timeout: float | None) -> list[AddressInfo]:
+async def _resolve_async(host: str, port: int, timeout: float | None) -> "list[AddressInfo]":
     import asyncio
+
+    from dragoman.transport.engines.network import resolver  # as above
 
     return await asyncio.wait_for(asyncio.wrap_future(resolver.submit(host, port)), timeout)
 
@@ -351,6 +360,8 @@ class _AsyncStream:
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
+        from dragoman.transport.engines.network import open_connections  # as above
+
         self.read, self.write, self.aclose = inner.read, inner.write, inner.aclose
         open_connections.add(self, inner.get_extra_info("socket"))
 

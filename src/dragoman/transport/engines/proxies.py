@@ -9,16 +9,13 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.transport.engines.engine import ADDRESS_FORM, is_proxy_address, proxy_environment
 
 if TYPE_CHECKING:
     import httpx
 
-_SCHEMES = frozenset({"http", "https", "socks5", "socks5h"})
-ADDRESS_FORM = "must be an address such as http://host:3128, with http, https or socks5"
-"""What an error says of an address that is none."""
 _NO_PROXY = "no"
 """Python's key for the list of hosts without a proxy."""
-_VARIABLES = tuple(name for use in ("http", "https", "all", "no") for name in (f"{use}_proxy", f"{use}_proxy".upper()))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -60,11 +57,6 @@ def _read_environment(_: tuple[str | None, ...]) -> Proxies:
     return Proxies({use: found[use] for use in ("http", "https", "all", _NO_PROXY) if found.get(use)})
 
 
-def proxy_environment() -> tuple[str | None, ...]:
-    """Return the variables that `find_proxies` reads: connections that they made are not for others."""
-    return tuple(map(os.environ.get, _VARIABLES))
-
-
 def _source(use: str) -> str:
     """Return the name of the variable that urllib reads a proxy from. Windows and macOS have settings of their own."""
     names = (f"{use}_proxy", f"{use}_proxy".upper())
@@ -78,15 +70,6 @@ def proxy_server(address: str | None) -> str:
     parts = urlsplit(address)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     return f"{host}:{parts.port}" if parts.port else f"{host}"
-
-
-def is_proxy_address(address: str) -> bool:
-    """Whether a proxy can have that address: a scheme that the engines support, a host, and a port if any."""
-    try:
-        parts = urlsplit(address)
-        return "://" in address and parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
 
 
 def proxy_scheme(address: str) -> str:

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.canonical.forks import ProcessLock, reset_after_fork
 from dragoman.transport.call import PreparedRequest
-from dragoman.transport.engines.engine import Client, ConnectionSettings, Engine, SyncEngine
+from dragoman.transport.engines.engine import Client, ConnectionSettings, Engine, SyncEngine, proxy_environment
 from dragoman.transport.engines.pool import IDLE_SECONDS, Pool
-from dragoman.transport.engines.proxies import proxy_environment
 
 if TYPE_CHECKING:
     import asyncio

@@ -15,10 +15,10 @@ from dragoman.adapter.facts.capabilities import (
     AdapterCapabilities,
     SchemaRule,
     ThinkingPolicy,
+    TokenEstimate,
     ToolIdRule,
     ToolNameRule,
 )
-from dragoman.adapter.facts.token_estimate import TokenEstimate
 from dragoman.adapter.registry import adapter_class
 from dragoman.canonical.blocks import (
     AudioBlock,

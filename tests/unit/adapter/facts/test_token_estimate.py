@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from dragoman import AdapterCapabilities, Message, TextBlock, ToolDefinition, get_adapter
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.facts.capabilities import TokenEstimate
 from dragoman.adapter.facts.media_size import ImageRule, Size, audio_seconds, image_size, pdf_pages
 from dragoman.adapter.facts.token_estimate import (
-    TokenEstimate,
     count_text,
     estimate_tokens,
     measure_request,

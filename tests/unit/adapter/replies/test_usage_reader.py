@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from dragoman.adapter.replies.usage_reader import MAX_COUNT, UsageReader
+from dragoman.adapter.replies.reply_builder import MAX_COUNT, UsageReader
 from dragoman.canonical.usage import TokenUsage
 
 NO_COUNTS: list[Any] = [

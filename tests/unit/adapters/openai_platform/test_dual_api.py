@@ -12,7 +12,7 @@ from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.blocks import ProviderBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.events import ErrorEvent, MessageComplete, TextDelta
 from dragoman.canonical.message import Message
-from dragoman.canonical.tools.server import WebSearch
+from dragoman.canonical.server_tools import WebSearch
 from dragoman_adapters.openrouter.adapter import OpenRouterAdapter
 from tests.unit.adapters.compatible.test_endpoint_row import adapter
 from tests.unit.adapters.openai_chat.wire import (

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import JsonObject, Text
-from dragoman.canonical.tools.base import ClientTool, ServerTool, SideEffects
+from dragoman.canonical.tools import ClientTool, ServerTool, SideEffects
 
 Names = tuple[Text, ...]
 

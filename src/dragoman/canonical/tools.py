@@ -1,5 +1,5 @@
 """Tool definitions with the JSON Schema subset that every provider supports, and the base of tools that a provider
-runs or defines, which are in `server`. Source: docs/reference/canonical.md#schema-subset.
+runs or defines, which are in `server_tools`. Source: docs/reference/canonical.md#schema-subset.
 """
 
 import re
