@@ -18,8 +18,7 @@ from dragoman.canonical.usage import TokenUsage
 from dragoman.configuration.transports import Transports, TransportT
 from dragoman.configuration.validation import check_class, check_messages
 from dragoman.session.config import SessionConfig, SessionSettings
-from dragoman.session.history import History, RequestHistory, may_have_labels
-from dragoman.session.message_factory import MessageFactory
+from dragoman.session.history import History, MessageFactory, RequestHistory, may_have_labels
 from dragoman.session.turn.routes import Routes
 from dragoman.transport.settings import seal_keys
 

@@ -220,6 +220,18 @@ class EncodedHistory:
         """Return the JSON of all items; the caller joins the chunks with commas."""
         return (*self.prefix_chunks, *encode_chunks(self.new_items))
 
+    def dump_in(self, body: Mapping[str, Any], name: str) -> bytes:
+        """Return the JSON of a body that has this history in the field ``name``: the chunks stand as they are."""
+        names = list(body)
+        place = names.index(name)
+        before = {each: body[each] for each in names[:place]}
+        after = {each: body[each] for each in names[place + 1 :]}
+        parts = [wirejson.dumps(before)[:-1], b"," if before else b"", wirejson.dumps(name), b":["]
+        for chunk in self.json_chunks():
+            parts += (chunk, b",")
+        parts[-1] = b"]"  # for the last comma
+        return b"".join((*parts, b"," if after else b"", wirejson.dumps(after)[1:]))
+
 
 def encode_chunks(items: list[Any]) -> tuple[bytes, ...]:
     """Return the JSON of the items without brackets, in chunks; no chunk if there are no items."""

@@ -441,7 +441,7 @@ class RequestBuilder:
         if history is None:
             dumped = wirejson.dumps(merged_body)
         elif merged_body[history].prefix_chunks:
-            dumped = _dump_around(merged_body, history, merged_body[history])
+            dumped = merged_body[history].dump_in(merged_body, history)
         else:
             dumped = wirejson.dumps({**merged_body, history: merged_body[history].new_items})
         return WireRequest("POST", path, dumped, headers, stream, tuple(self.losses), terms)
@@ -489,16 +489,3 @@ def fit_tool_schemas(request: RequestBuilder, tools: Sequence[ToolDefinition]) -
                 tool = tool.model_copy(update={"input_schema": fitted.schema})
         fitted_tools.append(tool)
     return fitted_tools
-
-
-def _dump_around(body: Mapping[str, Any], history_field: str, history: EncodedHistory) -> bytes:
-    """Encode the fields before the history and those after it, and insert its chunks."""
-    names = list(body)
-    place = names.index(history_field)
-    fields_before = {name: body[name] for name in names[:place]}
-    fields_after = {name: body[name] for name in names[place + 1 :]}
-    parts = [wirejson.dumps(fields_before)[:-1], b"," if fields_before else b"", wirejson.dumps(history_field), b":["]
-    for chunk in history.json_chunks():
-        parts += (chunk, b",")
-    parts[-1] = b"]"  # for the last comma
-    return b"".join((*parts, b"," if fields_after else b"", wirejson.dumps(fields_after)[1:]))
