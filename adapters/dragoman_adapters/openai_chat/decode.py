@@ -6,7 +6,7 @@ from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from dragoman.adapter.replies.drift import KnownNames
+from dragoman.adapter.replies.drift import known_names
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.wire_diff import diff_objects
@@ -46,43 +46,6 @@ STOP_REASONS = {
     "network_error": StopReason.ERROR,
 }
 
-KNOWN_NAMES = KnownNames(
-    part_fields=frozenset({
-        "arguments", "citations", "closed", "custom", "extra_content", "format", "function", "id", "index",
-        "input", "name", "signature", "text", "thought_signature", "type",
-    }),
-    parts=frozenset(),
-    usage=frozenset({
-        "audio_prompt_tokens", "avg_compl_tok_per_sec", "avg_prompt_tok_per_sec", "avg_tok_per_sec",
-        "cache_creation", "cache_creation_input_tokens", "cache_read_input_tokens", "cached_tokens",
-        "completion_time", "completion_token_details", "completion_tokens", "completion_tokens_details", "cost",
-        "cost_details", "cost_in_usd_ticks", "draft_tokens", "draft_tokens_acceptance", "is_byok",
-        "latency_checkpoint", "market_cost", "num_cached_tokens", "num_sources_used", "prompt_audio_seconds",
-        "prompt_cache_hit_tokens", "prompt_cache_miss_tokens", "prompt_time", "prompt_token_details",
-        "prompt_tokens", "prompt_tokens_details", "prompt_tokens_per_second", "pydantic_ai_gateway",
-        "queue_time", "reasoning_tokens", "search_context_size", "server_tool_use", "server_tool_use_details",
-        "service_tier", "time_per_output_token_ms", "time_to_first_token_ms", "tokens_per_second",
-        "total_completion_time_sec", "total_prompt_time_sec", "total_time", "total_time_sec", "total_tokens",
-    }),
-    places={
-    "reply": frozenset({
-        "citations", "copilot_usage", "cost", "created", "generationId", "id", "kv_transfer_params",
-        "latency_checkpoint", "meta", "metadata", "moderation", "obfuscation", "p", "prompt",
-        "prompt_filter_results", "prompt_logprobs", "prompt_token_ids", "provider", "request_id",
-        "search_results", "service_tier", "stream_options", "system_fingerprint", "time_info", "timings",
-        "usage_breakdown", "venice_parameters", "x_groq",
-    }),
-    "choice": frozenset({
-        "content_filter_result", "content_filter_results", "finish_reason", "logprobs", "matched_stop",
-        "native_finish_reason", "seed", "stop_reason", "text", "token_ids",
-    }),
-    "message": frozenset({
-        "channel", "executed_tools", "graph_data", "index", "padding", "provider_metadata",
-        "reasoning_encrypted", "token_id",
-    }),
-    },
-)  # fmt: skip
-"""As recorded, and as the official SDK declares."""
 _COVERED_REPLY_FIELDS = {"model", "choices", "usage", "object"}
 _COVERED_CHOICE_FIELDS = {"index", "message", "delta"}
 _COVERED_MESSAGE_FIELDS = {"role", "content", "refusal", "audio", "tool_calls", "function_call", "annotations"}
@@ -136,7 +99,7 @@ def decode_message(
             _decode_alternative(other, reply, dialect)
             for other in sorted(raw["choices"], key=lambda each: each.get("index") or 0)
         ],
-        known=KNOWN_NAMES,
+        known=known_names("dragoman_adapters.openai_chat"),
     )
 
 
