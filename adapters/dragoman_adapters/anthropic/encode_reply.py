@@ -22,7 +22,6 @@ from dragoman.adapter.errors import (
     DragomanError,
     ProviderError,
 )
-from dragoman.adapter.losses import LossKind
 from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import (
@@ -191,7 +190,7 @@ def record_unsupported(block: ContentBlock, index: int, writer: ReplyWriter) -> 
 
 def encode_citations(citations: tuple[Citation, ...], index: int, writer: ReplyWriter) -> list[dict[str, Any]]:
     """Encode sources with an address as results of a web search; the wire has no other kind for foreign sources."""
-    encoded = [
+    return [
         {
             "type": "web_search_result_location",
             "url": source.url,
@@ -199,13 +198,8 @@ def encode_citations(citations: tuple[Citation, ...], index: int, writer: ReplyW
             "cited_text": source.cited_text or "",
             "encrypted_index": "",
         }
-        for source in citations
-        if source.url
+        for source in writer.addressed(citations, index)
     ]
-    if len(encoded) < len(citations):
-        reason = "sources without an address: left out"
-        writer.record_loss(LossKind.CITATIONS, reason, index=index, block="text")
-    return encoded
 
 
 def stop_word(stop_reason: StopReason, raw: Mapping[str, Any]) -> str:
@@ -224,8 +218,7 @@ def encode_usage(usage: TokenUsage | None, *, is_own: bool) -> dict[str, Any]:
 
     Counts of this wire's provider are as they came.
     """
-    if usage is None:
-        return {**_NO_USAGE}
+    usage = usage or TokenUsage()
     if is_own and usage.raw is not None and usage.raw.keys() >= {"input_tokens", "output_tokens"}:
         searches = usage.raw.get("server_tool_use")  # of older API versions, it lacks counts that clients require
         return {**usage.raw, **({"server_tool_use": {**_NO_SEARCHES, **searches}} if searches else {})}
@@ -247,15 +240,6 @@ def encode_usage(usage: TokenUsage | None, *, is_own: bool) -> dict[str, Any]:
 
 
 _NO_SEARCHES = {"web_search_requests": 0, "web_fetch_requests": 0}
-
-_NO_USAGE: dict[str, Any] = {
-    "input_tokens": 0,
-    "cache_creation_input_tokens": 0,
-    "cache_read_input_tokens": 0,
-    "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
-    "output_tokens": 0,
-    "service_tier": "standard",
-}
 
 
 def encode_error(error: DragomanError, context: RequestContext, provider: str) -> WireResponse:

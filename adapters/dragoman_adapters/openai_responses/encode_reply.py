@@ -6,7 +6,6 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.answers.opaque_place import CALL, OPAQUE, TEXT, place_opaque
 from dragoman.adapter.answers.reply_writer import ReplyWriter
-from dragoman.adapter.losses import LossKind
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import (
     Citation,
@@ -22,7 +21,7 @@ from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.openai_platform.custom_tools import free_text
 from dragoman_adapters.openai_responses import encode, encode_blocks
-from dragoman_adapters.openai_responses.client_tools import ClientTool, client_tools
+from dragoman_adapters.openai_responses.client_tools import CUSTOM_CALL, ClientTool, client_tools
 
 RESPONSE_PREFIX, MESSAGE_PREFIX, REASONING_PREFIX, CALL_PREFIX = "resp_", "msg_", "rs_", "fc_"
 CUSTOM_PREFIX, IMAGE_PREFIX, TOOL_PREFIX = "ctc_", "ig_", "call_"
@@ -224,11 +223,7 @@ def encode_item(
         case ToolUseBlock():
             arguments = wirejson.dumps_text(block.input) if block.raw_input is None else block.raw_input
             tool_id = writer.tool_id(TOOL_PREFIX, block.id, message)
-            tool = client_tool(block.name, writer)
-            status = call_status(block.raw_input)
-            if tool.is_custom:
-                return custom_item(writer.new_id(CUSTOM_PREFIX, position), tool_id, tool, arguments, status)
-            return call_item(writer.new_id(CALL_PREFIX, position), tool_id, tool, arguments, status)
+            return call_item(position, tool_id, block.name, arguments, call_status(block.raw_input), writer)
         case ImageBlock() if block.source.kind == "base64":
             return {
                 "id": writer.new_id(IMAGE_PREFIX, position),
@@ -260,22 +255,19 @@ def reasoning_item(item_id: str, text: str, sealed: str | None) -> dict[str, Any
     return item | ({"encrypted_content": sealed} if sealed else {})
 
 
-def client_tool(name: str, writer: ReplyWriter) -> ClientTool:
-    """Return how the client names a tool."""
-    return client_tools(writer.client_fields).get(name) or ClientTool(name, None, is_custom=False)
-
-
 def call_item(
-    item_id: str, tool_id: str, tool: ClientTool, arguments: str, status: str = "completed"
+    position: int, tool_id: str, name: str, arguments: str, status: str, writer: ReplyWriter
 ) -> dict[str, Any]:
-    names = {"name": tool.name} if tool.namespace is None else {"namespace": tool.namespace, "name": tool.name}
+    """Return the item of a call, as the client names the tool; its input is a free text if the client said so."""
+    tool = client_tools(writer.client_fields).get(name) or ClientTool(name, None, is_custom=False)
     return {
-        "id": item_id,
-        "type": "function_call",
+        "id": writer.new_id(CUSTOM_PREFIX if tool.is_custom else CALL_PREFIX, position),
+        "type": CUSTOM_CALL if tool.is_custom else "function_call",
         "status": status,
         "call_id": tool_id,
-        **names,
-        "arguments": arguments,
+        **({} if tool.namespace is None else {"namespace": tool.namespace}),
+        "name": tool.name,
+        **({"input": free_text(arguments)} if tool.is_custom else {"arguments": arguments}),
     }
 
 
@@ -287,26 +279,9 @@ def call_status(malformed: str | None) -> str:
     return "completed" if malformed is None else "incomplete"
 
 
-def custom_item(
-    item_id: str, tool_id: str, tool: ClientTool, arguments: str, status: str = "completed"
-) -> dict[str, Any]:
-    """Return the call of a tool that the client declared with free text as its input."""
-    names = {"name": tool.name} if tool.namespace is None else {"namespace": tool.namespace, "name": tool.name}
-    return {
-        "id": item_id,
-        "type": "custom_tool_call",
-        "status": status,
-        "call_id": tool_id,
-        **names,
-        "input": free_text(arguments),
-    }
-
-
 def encode_citations(citations: tuple[Citation, ...], index: int, writer: ReplyWriter) -> list[dict[str, Any]]:
     """Encode sources with an address."""
-    if not citations:
-        return []
-    encoded = [
+    return [
         {
             "type": "url_citation",
             "start_index": source.start or 0,
@@ -314,13 +289,8 @@ def encode_citations(citations: tuple[Citation, ...], index: int, writer: ReplyW
             "title": source.title or source.url,
             "url": source.url,
         }
-        for source in citations
-        if source.url
+        for source in writer.addressed(citations, index)
     ]
-    if len(encoded) < len(citations):
-        reason = "sources without an address: left out"
-        writer.record_loss(LossKind.CITATIONS, reason, index=index, block="text")
-    return encoded
 
 
 def encode_usage(usage: TokenUsage, *, is_own: bool) -> dict[str, Any]:

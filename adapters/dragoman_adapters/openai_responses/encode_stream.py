@@ -11,6 +11,7 @@ from dragoman.canonical.message import Message, StopReason
 from dragoman_adapters.openai_platform.custom_tools import free_text
 from dragoman_adapters.openai_platform.encode_errors import error_object
 from dragoman_adapters.openai_responses import encode_blocks, encode_reply
+from dragoman_adapters.openai_responses.client_tools import CUSTOM_CALL
 
 
 class ResponsesStreamEncoder(ReplyStreamEncoder):
@@ -58,16 +59,10 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
             self._set_delta("response.reasoning_summary_text.delta", place)
             return written
         tool_id = self.writer.tool_id(encode_reply.TOOL_PREFIX, tool_use_id)
-        tool = encode_reply.client_tool(name, self.writer)
-        if not tool.is_custom:
-            item_id = self.writer.new_id(encode_reply.CALL_PREFIX, self._position)
-            self._item = encode_reply.call_item(item_id, tool_id, tool, "", "in_progress")
-            self._set_delta(
-                "response.function_call_arguments.delta", {"item_id": item_id, "output_index": self._position}
-            )
-        else:
-            item_id = self.writer.new_id(encode_reply.CUSTOM_PREFIX, self._position)
-            self._item = encode_reply.custom_item(item_id, tool_id, tool, "", "in_progress")
+        self._item = encode_reply.call_item(self._position, tool_id, name, "", "in_progress", self.writer)
+        if self._item["type"] != CUSTOM_CALL:
+            place = {"item_id": self._item["id"], "output_index": self._position}
+            self._set_delta("response.function_call_arguments.delta", place)
         return written + self._added(self._item)
 
     def _open_text(self) -> bytes:
@@ -96,7 +91,7 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         self._tail = b',"sequence_number":'
 
     def delta(self, text: str) -> bytes:
-        if self._item is not None and self._item["type"] == "custom_tool_call":
+        if self._item is not None and self._item["type"] == CUSTOM_CALL:
             return b""  # its input is inside the JSON of the arguments, and is sent when it is complete
         number = self._number
         self._number = number + 1
@@ -134,7 +129,7 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         assert self._item is not None
         place = {"item_id": self._item["id"], "output_index": self._position}
         status = encode_reply.call_status(wirejson.parse_arguments(content)[1])
-        if self._item["type"] == "custom_tool_call":
+        if self._item["type"] == CUSTOM_CALL:
             text = free_text(content)
             written = self._event("response.custom_tool_call_input.delta", {**place, "delta": text})
             written += self._event("response.custom_tool_call_input.done", {**place, "input": text})

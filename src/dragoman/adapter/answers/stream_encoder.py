@@ -411,32 +411,24 @@ class ReplyStreamEncoder(ABC):
         match block:
             case TextBlock() if not block.text:
                 return b""
-            case TextBlock():
-                written = self.open_block(TEXT, "", "")
-                self._open(TEXT, index)
-                self._fragments.append(block.text)
-                written += self.delta(block.text)
-                if block.citations:
-                    written += self.write_citations(index, block.citations)
-                return written + self._close()
-            case ThinkingBlock():
-                written = self.open_block(THINKING, "", "")
-                self._open(THINKING, index)
-                if block.text:
-                    self._fragments.append(block.text)
-                    written += self.delta(block.text)
-                self._signature = block.signature
-                return written + self._close()
+            case TextBlock() | ThinkingBlock():
+                written = self.open_block(block.type, "", "")
+                self._open(block.type, index)
+                content = block.text
             case ToolUseBlock():
                 written = self.open_block(CALL, block.id, block.name)
                 self._open(CALL, index, block.id)
-                arguments = block.raw_input if block.raw_input is not None else wirejson.dumps_text(block.input)
-                if arguments:
-                    self._fragments.append(arguments)
-                    written += self.delta(arguments)
-                return written + self._close()
+                content = block.raw_input if block.raw_input is not None else wirejson.dumps_text(block.input)
             case _:
                 return self.write_other(index, block, message)
+        if content:
+            self._fragments.append(content)
+            written += self.delta(content)
+        if isinstance(block, ThinkingBlock):
+            self._signature = block.signature
+        if isinstance(block, TextBlock) and block.citations:
+            written += self.write_citations(index, block.citations)
+        return written + self._close()
 
 
 _HANDLERS: dict[type, Callable[[ReplyStreamEncoder, Any], bytes]] = {
