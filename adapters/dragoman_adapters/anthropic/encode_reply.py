@@ -10,6 +10,7 @@ from dragoman.adapter.answers.error_writer import (
     error_message,
     error_status,
     error_table,
+    find_request_id,
     find_row,
     overflow_counts,
     own_fields,
@@ -20,7 +21,6 @@ from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import (
     ContextOverflowError,
     DragomanError,
-    ProviderError,
 )
 from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_diff import apply_diff
@@ -255,11 +255,6 @@ def error_body(error: DragomanError, request_id: str, provider: str) -> dict[str
     row = find_row(error, ERRORS)
     inner = {"type": row.kind, "message": _message(error), **own_fields(error, provider)}
     return {"type": "error", "error": inner, "request_id": request_id}
-
-
-def find_request_id(error: DragomanError, context: RequestContext) -> str:
-    """Return the provider's id of the request, or our own."""
-    return (error.request_id if isinstance(error, ProviderError) else None) or context.request_id
 
 
 def _message(error: DragomanError) -> str:

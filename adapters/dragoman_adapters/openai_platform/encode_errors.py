@@ -9,6 +9,7 @@ from dragoman.adapter.answers.error_writer import (
     error_message,
     error_status,
     error_table,
+    find_request_id,
     find_row,
     own_fields,
 )
@@ -47,8 +48,7 @@ ERRORS = error_table(
 def encode_error(error: DragomanError, context: RequestContext, provider: str) -> WireResponse:
     """Encode an error with its status."""
     status = error_status(error, find_row(error, ERRORS), provider)
-    found = (error.request_id if isinstance(error, ProviderError) else None) or context.request_id
-    headers = {**error_headers(error), "x-request-id": found}
+    headers = {**error_headers(error), "x-request-id": find_request_id(error, context)}
     return WireResponse(status, wirejson.dumps({"error": error_object(error, provider)}), headers)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dragoman.adapter import errors
+from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import (
     BudgetExceededError,
     DragomanError,
@@ -83,6 +84,11 @@ def error_headers(error: DragomanError) -> dict[str, str]:
     if isinstance(error, BudgetExceededError):
         headers["x-should-retry"] = "false"
     return headers
+
+
+def find_request_id(error: DragomanError, context: RequestContext) -> str:
+    """Return the provider's id of the request, or our own."""
+    return (error.request_id if isinstance(error, ProviderError) else None) or context.request_id
 
 
 def overflow_counts(message: str) -> tuple[int, int] | None:
