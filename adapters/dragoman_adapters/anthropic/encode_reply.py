@@ -5,13 +5,12 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.answers.error_writer import (
-    ErrorRow,
     error_headers,
     error_message,
     error_status,
-    error_table,
     find_request_id,
     find_row,
+    load_error_table,
     overflow_counts,
     own_fields,
 )
@@ -37,46 +36,19 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.usage import TokenUsage
-from dragoman_adapters.anthropic import encode
+from dragoman_adapters.anthropic import decode, encode
 
 MESSAGE_PREFIX, TOOL_PREFIX = "msg_", "toolu_"
 
-STOP_WORDS = {
-    StopReason.END_TURN: "end_turn",
-    StopReason.MAX_TOKENS: "max_tokens",
-    StopReason.STOP_SEQUENCE: "stop_sequence",
-    StopReason.TOOL_USE: "tool_use",
-    StopReason.PAUSE: "pause_turn",
-    StopReason.REFUSAL: "refusal",
-    StopReason.CONTEXT_OVERFLOW: "model_context_window_exceeded",
-}
+STOP_WORDS = {reason: word for word, reason in reversed(decode.STOP_REASONS.items())}
+"""The first of the wire's words for each stop reason."""
 
 NATIVE_BLOCKS = (
     TextBlock, ThinkingBlock, RedactedThinkingBlock, ToolUseBlock, ImageBlock, DocumentBlock, ProviderBlock,
 )  # fmt: skip
 """The blocks that the provider's own replies hold."""
 
-ERRORS = error_table(
-    DragomanError=ErrorRow(500, "api_error"),
-    ProviderError=ErrorRow(500, "api_error"),
-    RequestError=ErrorRow(400, "invalid_request_error"),
-    InvalidRequestError=ErrorRow(400, "invalid_request_error"),
-    ContentFilterError=ErrorRow(400, "invalid_request_error"),
-    ContextOverflowError=ErrorRow(400, "invalid_request_error"),
-    AuthenticationError=ErrorRow(401, "authentication_error"),
-    BillingError=ErrorRow(402, "billing_error"),
-    BudgetExceededError=ErrorRow(402, "billing_error"),
-    PermissionDeniedError=ErrorRow(403, "permission_error"),
-    NotFoundError=ErrorRow(404, "not_found_error"),
-    NoModelError=ErrorRow(404, "not_found_error"),
-    RateLimitError=ErrorRow(429, "rate_limit_error"),
-    RequestCancelledError=ErrorRow(499, "api_error"),
-    NetworkError=ErrorRow(502, "api_error"),
-    MalformedReplyError=ErrorRow(502, "api_error"),
-    UnclassifiedError=ErrorRow(502, "api_error"),
-    RequestTimeoutError=ErrorRow(504, "timeout_error"),
-    OverloadedError=ErrorRow(529, "overloaded_error"),
-)
+ERRORS = load_error_table("dragoman_adapters.anthropic")
 
 _OVERFLOW = "prompt is too long"
 """Clients compact the conversation when an error begins with these words, followed by both counts."""

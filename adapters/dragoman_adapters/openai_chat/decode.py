@@ -71,13 +71,9 @@ def decode_message(
     """
     choice = first_choice(native)
     native_message = _native_message(choice)
-    if pieces is None:
-        pieces = decode_blocks.split_message(native_message, dialect)
     finish = choice.get("finish_reason")
-    cut = {*cut, *truncated_calls(pieces, finish)}
-    content, notes = _decode_blocks(pieces, reply.call_id, reply.provider, dialect, decode_blocks.diff_reply_piece, cut)
     sources = lookup_path(native, dialect.source_list) if dialect.source_list else None
-    content = _attach_citations(content, [*(native_message.get("annotations") or ()), *(sources or ())])
+    content, notes, stop_reason = _decode_choice(choice, reply.call_id, reply, dialect, pieces, cut, sources or ())
     raw: dict[str, Any] = {
         "reply": _uncovered_values(native, _COVERED_REPLY_FIELDS),
         "choice": _uncovered_values(choice, _COVERED_CHOICE_FIELDS),
@@ -91,7 +87,7 @@ def decode_message(
     return reply.build(
         content,
         model=native.get("model") or None,
-        stop_reason=_decode_stop_reason(finish, content, pieces),
+        stop_reason=stop_reason,
         usage=decode_usage(native, dialect),
         raw={key: value for key, value in raw.items() if value},
         status=status,
@@ -111,18 +107,30 @@ def decode_counts(native: dict[str, Any], dialect: Dialect) -> ReplyCounts:
 
 def _decode_alternative(choice: Mapping[str, Any], reply: ReplyBuilder, dialect: Dialect) -> Alternative:
     """Decode another choice than the first one."""
-    native_message, index = _native_message(choice), choice.get("index")
-    pieces, finish = decode_blocks.split_message(native_message, dialect), choice.get("finish_reason")
-    content, _ = _decode_blocks(
-        pieces,
-        lambda position, native_id: reply.call_id((index, position), native_id),
-        reply.provider,
-        dialect,
-        decode_blocks.diff_reply_piece,
-        truncated_calls(pieces, finish),
+    index = choice.get("index")
+    content, _, stop_reason = _decode_choice(
+        choice, lambda position, native_id: reply.call_id((index, position), native_id), reply, dialect
     )
-    content = _attach_citations(content, native_message.get("annotations"))
-    return Alternative(content=tuple(content), stop_reason=_decode_stop_reason(finish, content, pieces))
+    return Alternative(content=tuple(content), stop_reason=stop_reason)
+
+
+def _decode_choice(
+    choice: Mapping[str, Any],
+    call_id: Callable[[int, str | None], str],
+    reply: ReplyBuilder,
+    dialect: Dialect,
+    pieces: Sequence[Piece] | None = None,
+    cut: Collection[int] = (),
+    sources: Iterable[Any] = (),
+) -> tuple[list[ContentBlock], dict[str, Any], StopReason]:
+    """Return the blocks of a choice, the notes on them, and its stop reason."""
+    native, finish = _native_message(choice), choice.get("finish_reason")
+    if pieces is None:
+        pieces = decode_blocks.split_message(native, dialect)
+    cut = {*cut, *truncated_calls(pieces, finish)}
+    content, notes = _decode_blocks(pieces, call_id, reply.provider, dialect, decode_blocks.diff_reply_piece, cut)
+    content = _attach_citations(content, [*(native.get("annotations") or ()), *sources])
+    return content, notes, _decode_stop_reason(finish, content, pieces)
 
 
 def first_choice(native: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,14 +27,12 @@ from dragoman_adapters.openai_platform.custom_tools import custom_names, free_te
 REPLY_PREFIX, TOOL_PREFIX = "chatcmpl-", "call_"
 
 STOP_WORDS = {
-    StopReason.END_TURN: "stop",
-    StopReason.STOP_SEQUENCE: "stop",
     StopReason.TOOL_USE: "tool_calls",
     StopReason.MAX_TOKENS: "length",
     StopReason.CONTEXT_OVERFLOW: "length",
     StopReason.REFUSAL: "content_filter",
-    StopReason.PAUSE: "stop",
 }
+"""The stop reasons with a word of their own; the others are a stop."""
 
 _INEXACT = (StopReason.STOP_SEQUENCE, StopReason.CONTEXT_OVERFLOW, StopReason.PAUSE)
 """Stop reasons that share their word with another one."""

@@ -111,7 +111,7 @@ def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
     count, reply = UsageReader.of(native.get("usage")), UsageReader(native)
     if count is None or count.native.get("input_tokens") is None:
         return None
-    counts = count.counts(_COUNTS, "output_tokens")
+    counts = count.counts(COUNTS, "output_tokens")
     cached, cache_writes = counts["cached_input_tokens"] or 0, counts["cache_creation_input_tokens"] or 0
     prompt, output = counts["input_tokens"] or 0, counts["output_tokens"] or 0
     total, reasoning = counts["reported_total"], counts["reasoning_tokens"]
@@ -131,14 +131,15 @@ def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
     )
 
 
-_COUNTS = {
+COUNTS = {
+    "input_tokens": "input_tokens",
     "cached_input_tokens": "input_tokens_details.cached_tokens",
     "cache_creation_input_tokens": "input_tokens_details.cache_write_tokens",
-    "input_tokens": "input_tokens",
     "output_tokens": "output_tokens",
-    "reported_total": "total_tokens",
     "reasoning_tokens": "output_tokens_details.reasoning_tokens",
+    "reported_total": "total_tokens",
 }
+"""The paths of the counts, for both directions. Those of the prompt and of the total include cached tokens."""
 _USD_PER_TICK = Decimal("1e-10")
 """The unit of xAI's own figure, in US dollars; OpenRouter's figure is in dollars."""
 

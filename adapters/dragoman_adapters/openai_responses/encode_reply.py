@@ -7,6 +7,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.answers.opaque_place import CALL, OPAQUE, TEXT, place_opaque
 from dragoman.adapter.answers.reply_writer import ReplyWriter
 from dragoman.adapter.wire_diff import apply_diff
+from dragoman.adapter.wirejson import assign_path
 from dragoman.canonical.blocks import (
     Citation,
     ContentBlock,
@@ -20,7 +21,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.openai_platform.custom_tools import free_text
-from dragoman_adapters.openai_responses import encode, encode_blocks
+from dragoman_adapters.openai_responses import decode, encode, encode_blocks
 from dragoman_adapters.openai_responses.client_tools import CUSTOM_CALL, ClientTool, client_tools
 
 RESPONSE_PREFIX, MESSAGE_PREFIX, REASONING_PREFIX, CALL_PREFIX = "resp_", "msg_", "rs_", "fc_"
@@ -295,23 +296,12 @@ def encode_citations(citations: tuple[Citation, ...], index: int, writer: ReplyW
 
 def encode_usage(usage: TokenUsage, *, is_own: bool) -> dict[str, Any]:
     """Encode the counts: cached tokens are part of input_tokens. Details are there even if they are 0."""
+    prompt, encoded = usage.prompt_tokens, dict[str, Any]()
+    sums = {"input_tokens": prompt, "reported_total": prompt + usage.output_tokens}
+    for name, path in decode.COUNTS.items():
+        assign_path(encoded, path, sums[name] if name in sums else getattr(usage, name) or 0)
     if is_own and usage.raw is not None and usage.raw.keys() >= {"input_tokens", "output_tokens"}:
-        return {**usage.raw, **{name: {**zeros, **(usage.raw.get(name) or {})} for name, zeros in _DETAILS.items()}}
-    prompt, output = usage.prompt_tokens, usage.output_tokens
-    return {
-        "input_tokens": prompt,
-        "input_tokens_details": {
-            "cached_tokens": usage.cached_input_tokens,
-            "cache_write_tokens": usage.cache_creation_input_tokens,
-        },
-        "output_tokens": output,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
-        "total_tokens": prompt + output,
-    }
-
-
-_DETAILS = {
-    "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-    "output_tokens_details": {"reasoning_tokens": 0},
-}
-"""The details that clients require; replies of older API versions lack some."""
+        # Clients require all details; replies of older API versions lack some.
+        zeros = {name: dict.fromkeys(details, 0) for name, details in encoded.items() if isinstance(details, dict)}
+        return {**usage.raw, **{name: {**none, **(usage.raw.get(name) or {})} for name, none in zeros.items()}}
+    return encoded

@@ -2,8 +2,10 @@
 
 import math
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
 from dragoman.adapter import errors
@@ -42,6 +44,12 @@ ErrorTable = Mapping[type[Exception], ErrorRow]
 def error_table(**rows: ErrorRow) -> ErrorTable:
     """Return the table of a wire from its rows by name of the class. Raises AttributeError for an unknown name."""
     return {getattr(errors, name): row for name, row in rows.items()}
+
+
+def load_error_table(package: str) -> ErrorTable:
+    """Return the table of a wire from the errors.toml of its adapter."""
+    rows = tomllib.loads(files(package).joinpath("errors.toml").read_text(encoding="utf-8"))["rows"]
+    return error_table(**{name: ErrorRow(*row) for name, row in rows.items()})
 
 
 def find_row(error: DragomanError, table: ErrorTable) -> ErrorRow:
