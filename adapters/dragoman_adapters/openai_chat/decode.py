@@ -258,19 +258,14 @@ def decode_history(native: dict[str, Any], reader: "HistoryReader", dialect: Dia
         content, notes = _decode_blocks(
             pieces, lambda _, native_id: reader.call_id(native_id), reader.provider, dialect, decode_blocks.diff_piece
         )
-        call_without_id = _call_without_id(content, pieces)
+        unnamed = (block.id for block, piece in zip(content, pieces, strict=True)
+                   if isinstance(block, ToolUseBlock) and decode_blocks.native_id(piece) is None)  # fmt: skip
+        call_without_id = next(unnamed, None)
         raw = {"list": isinstance(item.get("content"), list), "blocks": notes}
         raw["residue"] = _diff_message(item, content, notes, pieces, raw, dialect)
         content = _attach_citations(content, item.get("annotations"))
         reader.add(Role(item["role"]), content, {key: value for key, value in raw.items() if value})
     reader.mark(len(items), call_without_id)
-
-
-def _call_without_id(content: Iterable[ContentBlock], pieces: Iterable[Piece]) -> str | None:
-    for block, piece in zip(content, pieces, strict=True):
-        if isinstance(block, ToolUseBlock) and decode_blocks.native_id(piece) is None:
-            return block.id
-    return None
 
 
 def _diff_message(

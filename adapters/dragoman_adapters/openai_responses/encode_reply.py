@@ -132,34 +132,26 @@ def find_status(stop_reason: StopReason | None, writer: ReplyWriter) -> tuple[st
 def _encode_own_items(message: Message, raw: Mapping[str, Any], writer: ReplyWriter) -> list[dict[str, Any]]:
     """Encode the items of this wire's provider as they came."""
     starts, notes = raw.get("items", {}), raw.get("blocks", {})
-    items: list[dict[str, Any]] = []
+    items: list[dict[str, Any] | tuple[list[dict[str, Any]], Mapping[str, Any]]] = []  # a tuple is that of a message
     parts: list[dict[str, Any]] | None = None
-    start = ""
     for index, block in enumerate(message.content):
         note = notes.get(str(index), {})
         is_native = isinstance(block, NATIVE_BLOCKS) and (bool(note) or writer.is_native(block))
         if is_native and encode_blocks.is_part(block):
-            if parts is not None and str(index) in starts:
-                items.append(_own_message(message, parts, starts.get(start, {})))
-                parts = None
-            if parts is None:
-                parts, start = [], str(index)
+            if parts is None or str(index) in starts:
+                parts = []
+                items.append((parts, starts.get(str(index), {})))
             parts.append(apply_diff(encode_blocks.encode_block(block, "output", note), note))
             continue
-        if parts is not None:
-            items.append(_own_message(message, parts, starts.get(start, {})))
-            parts = None
+        parts = None
         if is_native:
             items.append(apply_diff(_own_item(block, note, message, writer), note))
         elif (item := encode_item(block, index, len(items), message, writer)) is not None:
             items.append(item)
-    if parts is not None:
-        items.append(_own_message(message, parts, starts.get(start, {})))
-    return items
-
-
-def _own_message(message: Message, parts: list[dict[str, Any]], note: Mapping[str, Any]) -> dict[str, Any]:
-    return encode.encode_message(Role.ASSISTANT, message.channel, parts, note)
+    return [
+        encode.encode_message(Role.ASSISTANT, message.channel, *each) if isinstance(each, tuple) else each
+        for each in items
+    ]
 
 
 def _own_item(block: ContentBlock, note: Mapping[str, Any], message: Message, writer: ReplyWriter) -> dict[str, Any]:

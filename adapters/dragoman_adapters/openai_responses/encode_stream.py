@@ -24,8 +24,8 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         super().__init__(writer)
         self._number = 0
         self._output: list[dict[str, Any]] = []
-        self._item: dict[str, Any] | None = None
-        """The item that is open; its place is after those in the output."""
+        self._item: dict[str, Any] = {}
+        """The item that is open, empty if none is; its place is after those in the output."""
         self._annotations: list[dict[str, Any]] = []
         self._created = 0.0
         self._head = self._tail = b""
@@ -67,7 +67,7 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
 
     def _open_text(self) -> bytes:
         written = b""
-        if self._item is None:
+        if not self._item:
             item_id = self.writer.new_id(encode_reply.MESSAGE_PREFIX, self._position)
             self._item = encode_reply.message_item(item_id, [], "in_progress")
             written = self._added(self._item)
@@ -78,7 +78,6 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         return written
 
     def _text_place(self) -> dict[str, Any]:
-        assert self._item is not None
         parts = len(self._item["content"])
         return {"item_id": self._item["id"], "output_index": self._position, "content_index": parts}
 
@@ -91,14 +90,13 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         self._tail = b',"sequence_number":'
 
     def delta(self, text: str) -> bytes:
-        if self._item is not None and self._item["type"] == CUSTOM_CALL:
+        if self._item.get("type") == CUSTOM_CALL:
             return b""  # its input is inside the JSON of the arguments, and is sent when it is complete
         number = self._number
         self._number = number + 1
         return b"%b%b%b%d}\n\n" % (self._head, wirejson.dumps(text), self._tail, number)
 
     def close_block(self, kind: str, index: int, content: str, signature: str | None) -> bytes:
-        assert self._item is not None
         if kind == TEXT:
             return self._close_text(content)
         if kind == CALL:
@@ -106,7 +104,6 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         return self._close_thinking(index, content, signature)
 
     def _close_text(self, content: str) -> bytes:
-        assert self._item is not None
         place = self._text_place()
         part = encode_reply.text_part(content, self._annotations)
         written = self._event("response.output_text.done", {**place, "text": content, "logprobs": []})
@@ -115,7 +112,6 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         return written
 
     def _close_thinking(self, index: int, content: str, signature: str | None) -> bytes:
-        assert self._item is not None
         item_id = self._item["id"]
         place = {"item_id": item_id, "output_index": self._position, "summary_index": 0}
         sealed = signature if self.writer.is_own else self.writer.state.seal_thinking(index, content, signature)
@@ -126,7 +122,6 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         return written + self._end_item()
 
     def _close_call(self, content: str) -> bytes:
-        assert self._item is not None
         place = {"item_id": self._item["id"], "output_index": self._position}
         status = encode_reply.call_status(wirejson.parse_arguments(content)[1])
         if self._item["type"] == CUSTOM_CALL:
@@ -140,14 +135,13 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         return self._event("response.function_call_arguments.done", done) + self._end_item()
 
     def _end_item(self) -> bytes:
-        assert self._item is not None
-        item, self._item = self._item, None
+        item, self._item = self._item, {}
         done = self._event("response.output_item.done", {"output_index": self._position, "item": item})
         self._output.append(item)
         return done
 
     def _end_message(self, status: str = "completed") -> bytes:
-        if self._item is None:
+        if not self._item:
             return b""
         self._item["status"] = status
         return self._end_item()
@@ -176,11 +170,8 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         if isinstance(block, ProviderBlock) and self.writer.is_native(block) and not encode_blocks.is_part(block):
             item = block.data
         else:
-            item = encode_reply.encode_item(block, index, self._item_position(), message, self.writer)
+            item = encode_reply.encode_item(block, index, self._position + bool(self._item), message, self.writer)
         return b"" if item is None else self._whole(item)
-
-    def _item_position(self) -> int:
-        return self._position + (self._item is not None)
 
     def end(self, message: Message) -> bytes:
         written = self._end_message(encode_reply.last_status(message))
