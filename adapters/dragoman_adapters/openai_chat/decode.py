@@ -258,9 +258,9 @@ def decode_history(native: dict[str, Any], reader: "HistoryReader", dialect: Dia
         content, notes = _decode_blocks(
             pieces, lambda _, native_id: reader.call_id(native_id), reader.provider, dialect, decode_blocks.diff_piece
         )
-        unnamed = (block.id for block, piece in zip(content, pieces, strict=True)
-                   if isinstance(block, ToolUseBlock) and decode_blocks.native_id(piece) is None)  # fmt: skip
-        call_without_id = next(unnamed, None)
+        unnamed = (index for index, piece in enumerate(pieces) if decode_blocks.native_id(piece) is None)
+        calls = (block for index in unnamed if isinstance(block := content[index], ToolUseBlock))
+        call_without_id = next((call.id for call in calls), None)
         raw = {"list": isinstance(item.get("content"), list), "blocks": notes}
         raw["residue"] = _diff_message(item, content, notes, pieces, raw, dialect)
         content = _attach_citations(content, item.get("annotations"))

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from dragoman.adapter.requests.request_reader import HistoryReader
 
 STATUSES = {
-    "in_progress": (MessageStatus.PARTIAL, StopReason.PAUSE),
-    "queued": (MessageStatus.PARTIAL, StopReason.PAUSE),
-    "cancelled": (MessageStatus.CANCELLED, StopReason.CANCELLED),
+    "in_progress": MessageStatus.PARTIAL,
+    "queued": MessageStatus.PARTIAL,
+    "cancelled": MessageStatus.CANCELLED,
 }
 """The statuses of a background response that is not complete."""
 
@@ -68,7 +68,7 @@ def decode_message(
     if (details := native.get("incomplete_details")) and (stop := details.get("reason")) not in STOP_REASONS:
         reply.note_drift("stop_reason", [stop])
     if status is MessageStatus.COMPLETE:
-        status, _ = STATUSES.get(native.get("status", ""), (status, None))
+        status = STATUSES.get(native.get("status", ""), status)
     return reply.build(
         message.blocks,
         model=native.get("model"),
@@ -85,7 +85,7 @@ def decode_counts(native: dict[str, Any]) -> ReplyCounts:
     """Decode the counts of a whole response. Raises as `decode_message` does if it is not a response."""
     for item in native["output"]:
         item_kind(item)
-    status, _ = STATUSES.get(native.get("status", ""), (MessageStatus.COMPLETE, None))
+    status = STATUSES.get(native.get("status", ""), MessageStatus.COMPLETE)
     transformations = native.get("input_transformations")
     return ReplyCounts(native.get("model"), decode_usage(native), status, transformations)
 
