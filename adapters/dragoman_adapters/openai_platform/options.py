@@ -28,17 +28,13 @@ _MAX_NAME_LENGTH = 64
 _ANNOTATIONS = {"title", "description", "default", "examples"}
 
 
-class _NoStrictFormError(Exception):
-    pass
-
-
 def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the strict form of a schema; None if it has none, such as an object with free keys."""
     if schema.get("type") != "object":
         return None
     try:
         return _make_strict(dict(schema))
-    except _NoStrictFormError:
+    except ValueError:
         return None
 
 
@@ -55,17 +51,17 @@ def encode_schema(request: RequestBuilder, name: str | None = None) -> dict[str,
 
 def _make_strict(schema: Any) -> dict[str, Any]:
     if not isinstance(schema, dict) or not _KINDS & schema.keys() or _UNSUPPORTED & schema.keys():
-        raise _NoStrictFormError
+        raise ValueError("a schema without a strict form")
     if "$ref" in schema:
         # In strict mode a reference has no siblings; descriptions may be dropped.
         if schema.keys() - _ANNOTATIONS != {"$ref"}:
-            raise _NoStrictFormError
+            raise ValueError("a schema without a strict form")
         return {"$ref": schema["$ref"]}
     strict = dict(schema)
     if _is_object(schema):
         properties = schema.get("properties")
         if not isinstance(properties, dict) or schema.get("additionalProperties", False) is not False:
-            raise _NoStrictFormError
+            raise ValueError("a schema without a strict form")
         strict["additionalProperties"] = False
         strict["required"] = list(properties)
     for key in _SCHEMA_MAPS & schema.keys():

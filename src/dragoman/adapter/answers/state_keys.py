@@ -7,12 +7,8 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 KEY_BYTES = 64
 """The length of a key: AES-256-SIV has one for the encryption and one for the authentication."""
@@ -36,7 +32,11 @@ class StateKeys:
     def __init__(self, keys: Mapping[str, bytes]) -> None:
         if not keys:
             raise ConfigurationError("state needs at least one key: 64 random bytes, such as os.urandom(64)")
-        cipher = _load_cipher()
+        try:
+            from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+        except ImportError:
+            message = "sealed state needs the package cryptography: pip install 'dragoman[sealed]'"
+            raise MissingExtraError(message) from None
         self._ciphers: dict[bytes, AESSIV] = {}
         for name, key in keys.items():
             key_id = name.encode()
@@ -45,7 +45,7 @@ class StateKeys:
                     f"the key {name[:40]!r} has {len(key)} bytes: a key has {KEY_BYTES}, and an id of 1 to"
                     f" {_MAX_KEY_ID} bytes"
                 )
-            self._ciphers[key_id] = cipher(key)
+            self._ciphers[key_id] = AESSIV(key)
         self._current = next(iter(self._ciphers))
 
     def __repr__(self) -> str:
@@ -70,14 +70,6 @@ class StateKeys:
             return cipher.decrypt(sealed[end:], [sealed[:end], binding])
         except InvalidTag:
             raise ValueError("it was changed, or it was sealed for another team or another conversation") from None
-
-
-def _load_cipher() -> "type[AESSIV]":
-    try:
-        from cryptography.hazmat.primitives.ciphers.aead import AESSIV
-    except ImportError:
-        raise MissingExtraError("sealed state needs the package cryptography: pip install 'dragoman[sealed]'") from None
-    return AESSIV
 
 
 class StateMemory:
