@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from dragoman.adapter.replies.drift import KnownNames
+from dragoman.adapter.replies.drift import known_names
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts, UsageReader
 from dragoman.adapter.requests.block_fields import MESSAGE_FIELDS, unread_fields, without_fields
 from dragoman.adapter.wire_diff import diff_objects
@@ -45,30 +45,6 @@ STOP_REASONS = {
     "model_context_window_exceeded": StopReason.CONTEXT_OVERFLOW,
 }
 
-REPLY_FIELDS = {
-    "id", "type", "role", "model", "content", "usage", "container", "context_management", "diagnostics",
-    "input_transformations", "stop_details", "stop_reason", "stop_sequence",
-}  # fmt: skip
-"""The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
-KNOWN_NAMES = KnownNames(
-    part_fields=frozenset({
-        "caller", "citations", "content", "data", "encrypted_content", "file_id", "from", "id", "input",
-        "is_error", "mcp_server_name", "name", "raw_input", "server_name", "signature", "text", "thinking",
-        "to", "tool_changes", "tool_use_id", "tools", "toolset_name", "trigger", "type",
-    }),
-    parts=frozenset({
-        "advisor_tool_result", "bash_code_execution_tool_result", "code_execution_tool_result", "compaction",
-        "container_upload", "fallback", "mcp_tool_listing", "mcp_tool_result", "mcp_tool_use",
-        "server_tool_use", "text_editor_code_execution_tool_result", "tool_search_tool_result",
-        "web_fetch_tool_result", "web_search_tool_result",
-    }),
-    usage=frozenset({
-        "cache_creation", "cache_creation_input_tokens", "cache_read_input_tokens", "fallback_credit",
-        "inference_geo", "input_tokens", "iterations", "output_tokens", "output_tokens_details",
-        "server_tool_use", "service_tier", "speed",
-    }),
-)  # fmt: skip
-"""As recorded, and as the official SDK declares."""
 _COVERED_FIELDS = {"id", "type", "role", "model", "content", "usage"}
 _PLAIN_FIELDS = {"type", "text"}
 
@@ -77,6 +53,7 @@ def decode_message(
     native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE
 ) -> Message:
     """Decode a whole reply, or the one that a stream has accumulated."""
+    known = known_names("dragoman_adapters.anthropic")
     content: list[ContentBlock] = []
     notes: dict[str, Any] = {}
     for index, item in enumerate(native["content"]):
@@ -94,7 +71,7 @@ def decode_message(
     }
     if "id" in native:
         raw["id"] = native["id"]
-    if unknown := native.keys() - REPLY_FIELDS:
+    if unknown := native.keys() - known.reply:
         reply.note_drift("field", unknown)
     if (stop := native.get("stop_reason")) and stop not in STOP_REASONS:
         reply.note_drift("stop_reason", [stop])
@@ -107,7 +84,7 @@ def decode_message(
         usage=decode_usage(native.get("usage"), native.get("content")),
         raw=raw,
         status=status,
-        known=KNOWN_NAMES,
+        known=known,
     )
 
 

@@ -5,12 +5,12 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.answers.error_writer import (
-    ErrorRow,
     error_headers,
     error_message,
     error_status,
-    error_table,
+    find_request_id,
     find_row,
+    load_error_table,
     overflow_counts,
     own_fields,
 )
@@ -20,9 +20,7 @@ from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import (
     ContextOverflowError,
     DragomanError,
-    ProviderError,
 )
-from dragoman.adapter.losses import LossKind
 from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import (
@@ -38,46 +36,19 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.usage import TokenUsage
-from dragoman_adapters.anthropic import encode
+from dragoman_adapters.anthropic import decode, encode
 
 MESSAGE_PREFIX, TOOL_PREFIX = "msg_", "toolu_"
 
-STOP_WORDS = {
-    StopReason.END_TURN: "end_turn",
-    StopReason.MAX_TOKENS: "max_tokens",
-    StopReason.STOP_SEQUENCE: "stop_sequence",
-    StopReason.TOOL_USE: "tool_use",
-    StopReason.PAUSE: "pause_turn",
-    StopReason.REFUSAL: "refusal",
-    StopReason.CONTEXT_OVERFLOW: "model_context_window_exceeded",
-}
+STOP_WORDS = {reason: word for word, reason in reversed(decode.STOP_REASONS.items())}
+"""The first of the wire's words for each stop reason."""
 
 NATIVE_BLOCKS = (
     TextBlock, ThinkingBlock, RedactedThinkingBlock, ToolUseBlock, ImageBlock, DocumentBlock, ProviderBlock,
 )  # fmt: skip
 """The blocks that the provider's own replies hold."""
 
-ERRORS = error_table(
-    DragomanError=ErrorRow(500, "api_error"),
-    ProviderError=ErrorRow(500, "api_error"),
-    RequestError=ErrorRow(400, "invalid_request_error"),
-    InvalidRequestError=ErrorRow(400, "invalid_request_error"),
-    ContentFilterError=ErrorRow(400, "invalid_request_error"),
-    ContextOverflowError=ErrorRow(400, "invalid_request_error"),
-    AuthenticationError=ErrorRow(401, "authentication_error"),
-    BillingError=ErrorRow(402, "billing_error"),
-    BudgetExceededError=ErrorRow(402, "billing_error"),
-    PermissionDeniedError=ErrorRow(403, "permission_error"),
-    NotFoundError=ErrorRow(404, "not_found_error"),
-    NoModelError=ErrorRow(404, "not_found_error"),
-    RateLimitError=ErrorRow(429, "rate_limit_error"),
-    RequestCancelledError=ErrorRow(499, "api_error"),
-    NetworkError=ErrorRow(502, "api_error"),
-    MalformedReplyError=ErrorRow(502, "api_error"),
-    UnclassifiedError=ErrorRow(502, "api_error"),
-    RequestTimeoutError=ErrorRow(504, "timeout_error"),
-    OverloadedError=ErrorRow(529, "overloaded_error"),
-)
+ERRORS = load_error_table("dragoman_adapters.anthropic")
 
 _OVERFLOW = "prompt is too long"
 """Clients compact the conversation when an error begins with these words, followed by both counts."""
@@ -191,7 +162,7 @@ def record_unsupported(block: ContentBlock, index: int, writer: ReplyWriter) -> 
 
 def encode_citations(citations: tuple[Citation, ...], index: int, writer: ReplyWriter) -> list[dict[str, Any]]:
     """Encode sources with an address as results of a web search; the wire has no other kind for foreign sources."""
-    encoded = [
+    return [
         {
             "type": "web_search_result_location",
             "url": source.url,
@@ -199,13 +170,8 @@ def encode_citations(citations: tuple[Citation, ...], index: int, writer: ReplyW
             "cited_text": source.cited_text or "",
             "encrypted_index": "",
         }
-        for source in citations
-        if source.url
+        for source in writer.addressed(citations, index)
     ]
-    if len(encoded) < len(citations):
-        reason = "sources without an address: left out"
-        writer.record_loss(LossKind.CITATIONS, reason, index=index, block="text")
-    return encoded
 
 
 def stop_word(stop_reason: StopReason, raw: Mapping[str, Any]) -> str:
@@ -224,8 +190,7 @@ def encode_usage(usage: TokenUsage | None, *, is_own: bool) -> dict[str, Any]:
 
     Counts of this wire's provider are as they came.
     """
-    if usage is None:
-        return {**_NO_USAGE}
+    usage = usage or TokenUsage()
     if is_own and usage.raw is not None and usage.raw.keys() >= {"input_tokens", "output_tokens"}:
         searches = usage.raw.get("server_tool_use")  # of older API versions, it lacks counts that clients require
         return {**usage.raw, **({"server_tool_use": {**_NO_SEARCHES, **searches}} if searches else {})}
@@ -248,15 +213,6 @@ def encode_usage(usage: TokenUsage | None, *, is_own: bool) -> dict[str, Any]:
 
 _NO_SEARCHES = {"web_search_requests": 0, "web_fetch_requests": 0}
 
-_NO_USAGE: dict[str, Any] = {
-    "input_tokens": 0,
-    "cache_creation_input_tokens": 0,
-    "cache_read_input_tokens": 0,
-    "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
-    "output_tokens": 0,
-    "service_tier": "standard",
-}
-
 
 def encode_error(error: DragomanError, context: RequestContext, provider: str) -> WireResponse:
     """Encode an error with its status."""
@@ -271,11 +227,6 @@ def error_body(error: DragomanError, request_id: str, provider: str) -> dict[str
     row = find_row(error, ERRORS)
     inner = {"type": row.kind, "message": _message(error), **own_fields(error, provider)}
     return {"type": "error", "error": inner, "request_id": request_id}
-
-
-def find_request_id(error: DragomanError, context: RequestContext) -> str:
-    """Return the provider's id of the request, or our own."""
-    return (error.request_id if isinstance(error, ProviderError) else None) or context.request_id
 
 
 def _message(error: DragomanError) -> str:

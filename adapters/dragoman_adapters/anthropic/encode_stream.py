@@ -4,6 +4,7 @@ from collections.abc import Container
 from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
+from dragoman.adapter.answers.error_writer import find_request_id
 from dragoman.adapter.answers.reply_writer import ReplyWriter
 from dragoman.adapter.answers.stream_encoder import CALL, TEXT, THINKING, ReplyStreamEncoder
 from dragoman.adapter.errors import DragomanError
@@ -130,7 +131,7 @@ class MessagesStreamEncoder(ReplyStreamEncoder):
         return _event("message_delta", {"delta": delta, "usage": usage}) + _event("message_stop", {})
 
     def write_error(self, error: DragomanError) -> bytes:
-        request_id = encode_reply.find_request_id(error, self.writer.context)
+        request_id = find_request_id(error, self.writer.context)
         body = encode_reply.error_body(error, request_id, self.writer.provider)
         return b"event: error\ndata: " + wirejson.dumps(body) + b"\n\n"
 

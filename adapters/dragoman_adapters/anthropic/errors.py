@@ -3,33 +3,12 @@
 from typing import Any
 
 from dragoman.adapter.errors import (
-    AuthenticationError,
-    BillingError,
     ContextOverflowError,
     ExpiredReferenceError,
     InvalidRequestError,
-    NotFoundError,
-    OverloadedError,
-    PermissionDeniedError,
     ProviderError,
-    RateLimitError,
-    RequestTimeoutError,
-    ServerError,
 )
-from dragoman.adapter.replies.error_context import ErrorContext, typed_fields
-
-BY_TYPE: dict[str, type[ProviderError]] = {
-    "invalid_request_error": InvalidRequestError,
-    "authentication_error": AuthenticationError,
-    "billing_error": BillingError,
-    "permission_error": PermissionDeniedError,
-    "not_found_error": NotFoundError,
-    "request_too_large": ContextOverflowError,
-    "rate_limit_error": RateLimitError,
-    "timeout_error": RequestTimeoutError,
-    "api_error": ServerError,
-    "overloaded_error": OverloadedError,
-}
+from dragoman.adapter.replies.error_context import ErrorContext, error_words, typed_fields
 
 _OWN_FIELDS = {"type": str, "details": dict}
 """Anthropic's SDKs choose among some ninety classes by the code in the details."""
@@ -49,7 +28,7 @@ def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         request_id=native.get("request_id") or origin.headers.get("request-id"),
         own_fields=typed_fields(inner, _OWN_FIELDS),
     )
-    kind = BY_TYPE.get(str(inner.get("type")))
+    kind = error_words("dragoman_adapters.anthropic")["types"].get(str(inner.get("type")))
     if kind in (InvalidRequestError, None) and any(phrase in failure.text.lower() for phrase in _OVERFLOW):
         kind = ContextOverflowError
     error = failure.error(ExpiredReferenceError if failure.code in _LOST_THREAD else kind)

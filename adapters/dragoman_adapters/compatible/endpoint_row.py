@@ -65,18 +65,7 @@ class EndpointRow(FrozenModel):
 
     @property
     def endpoint(self) -> Endpoint:
-        return Endpoint(
-            base_url=self.base_url,
-            key_variables=self.key_variables,
-            key_header=self.key_header,
-            key_prefix=self.key_prefix,
-            key_required=self.key_required,
-            base_url_variable=self.base_url_variable,
-            priced_hosts=self.priced_hosts,
-            token_variables=self.token_variables,
-            credentials=self.credentials,
-            scope=self.scope,
-        )
+        return Endpoint(**{name: value for name, value in self if name in Endpoint.__dataclass_fields__})
 
     @property
     def models(self) -> list[Table]:

@@ -72,17 +72,6 @@ class AudioAccumulator:
         return "audio", {"id": self._id, "data": "", **self._fields.fields()}
 
 
-class PartAccumulator:
-    """A content part of another type, or a generated image. Both arrive whole."""
-
-    def __init__(self, native: dict[str, Any], field: str = "content") -> None:
-        self._native = native
-        self._field = field
-
-    def piece(self) -> Piece:
-        return self._field, self._native
-
-
 _MAX_TRIES = 16
 """How often the arguments of one call are parsed before they have ended: each try parses all of them."""
 

@@ -6,7 +6,7 @@ from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from dragoman.adapter.replies.drift import KnownNames
+from dragoman.adapter.replies.drift import known_names
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts, UsageReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.adapter.wirejson import lookup_path
@@ -44,43 +44,6 @@ STOP_REASONS = {
     "network_error": StopReason.ERROR,
 }
 
-KNOWN_NAMES = KnownNames(
-    part_fields=frozenset({
-        "arguments", "citations", "closed", "custom", "extra_content", "format", "function", "id", "index",
-        "input", "name", "signature", "text", "thought_signature", "type",
-    }),
-    parts=frozenset(),
-    usage=frozenset({
-        "audio_prompt_tokens", "avg_compl_tok_per_sec", "avg_prompt_tok_per_sec", "avg_tok_per_sec",
-        "cache_creation", "cache_creation_input_tokens", "cache_read_input_tokens", "cached_tokens",
-        "completion_time", "completion_token_details", "completion_tokens", "completion_tokens_details", "cost",
-        "cost_details", "cost_in_usd_ticks", "draft_tokens", "draft_tokens_acceptance", "is_byok",
-        "latency_checkpoint", "market_cost", "num_cached_tokens", "num_sources_used", "prompt_audio_seconds",
-        "prompt_cache_hit_tokens", "prompt_cache_miss_tokens", "prompt_time", "prompt_token_details",
-        "prompt_tokens", "prompt_tokens_details", "prompt_tokens_per_second", "pydantic_ai_gateway",
-        "queue_time", "reasoning_tokens", "search_context_size", "server_tool_use", "server_tool_use_details",
-        "service_tier", "time_per_output_token_ms", "time_to_first_token_ms", "tokens_per_second",
-        "total_completion_time_sec", "total_prompt_time_sec", "total_time", "total_time_sec", "total_tokens",
-    }),
-    places={
-    "reply": frozenset({
-        "citations", "copilot_usage", "cost", "created", "generationId", "id", "kv_transfer_params",
-        "latency_checkpoint", "meta", "metadata", "moderation", "obfuscation", "p", "prompt",
-        "prompt_filter_results", "prompt_logprobs", "prompt_token_ids", "provider", "request_id",
-        "search_results", "service_tier", "stream_options", "system_fingerprint", "time_info", "timings",
-        "usage_breakdown", "venice_parameters", "x_groq",
-    }),
-    "choice": frozenset({
-        "content_filter_result", "content_filter_results", "finish_reason", "logprobs", "matched_stop",
-        "native_finish_reason", "seed", "stop_reason", "text", "token_ids",
-    }),
-    "message": frozenset({
-        "channel", "executed_tools", "graph_data", "index", "padding", "provider_metadata",
-        "reasoning_encrypted", "token_id",
-    }),
-    },
-)  # fmt: skip
-"""As recorded, and as the official SDK declares."""
 _COVERED_REPLY_FIELDS = {"model", "choices", "usage", "object"}
 _COVERED_CHOICE_FIELDS = {"index", "message", "delta"}
 _COVERED_MESSAGE_FIELDS = {"role", "content", "refusal", "audio", "tool_calls", "function_call", "annotations"}
@@ -106,13 +69,9 @@ def decode_message(
     """
     choice = first_choice(native)
     native_message = _native_message(choice)
-    if pieces is None:
-        pieces = decode_blocks.split_message(native_message, dialect)
     finish = choice.get("finish_reason")
-    cut = {*cut, *truncated_calls(pieces, finish)}
-    content, notes = _decode_blocks(pieces, reply.call_id, reply.provider, dialect, decode_blocks.diff_reply_piece, cut)
     sources = lookup_path(native, dialect.source_list) if dialect.source_list else None
-    content = _attach_citations(content, [*(native_message.get("annotations") or ()), *(sources or ())])
+    content, notes, stop_reason = _decode_choice(choice, reply.call_id, reply, dialect, pieces, cut, sources or ())
     raw: dict[str, Any] = {
         "reply": _uncovered_values(native, _COVERED_REPLY_FIELDS),
         "choice": _uncovered_values(choice, _COVERED_CHOICE_FIELDS),
@@ -126,7 +85,7 @@ def decode_message(
     return reply.build(
         content,
         model=native.get("model") or None,
-        stop_reason=_decode_stop_reason(finish, content, pieces),
+        stop_reason=stop_reason,
         usage=decode_usage(native, dialect),
         raw={key: value for key, value in raw.items() if value},
         status=status,
@@ -134,7 +93,7 @@ def decode_message(
             _decode_alternative(other, reply, dialect)
             for other in sorted(raw["choices"], key=lambda each: each.get("index") or 0)
         ],
-        known=KNOWN_NAMES,
+        known=known_names("dragoman_adapters.openai_chat"),
     )
 
 
@@ -146,18 +105,30 @@ def decode_counts(native: dict[str, Any], dialect: Dialect) -> ReplyCounts:
 
 def _decode_alternative(choice: Mapping[str, Any], reply: ReplyBuilder, dialect: Dialect) -> Alternative:
     """Decode another choice than the first one."""
-    native_message, index = _native_message(choice), choice.get("index")
-    pieces, finish = decode_blocks.split_message(native_message, dialect), choice.get("finish_reason")
-    content, _ = _decode_blocks(
-        pieces,
-        lambda position, native_id: reply.call_id((index, position), native_id),
-        reply.provider,
-        dialect,
-        decode_blocks.diff_reply_piece,
-        truncated_calls(pieces, finish),
+    index = choice.get("index")
+    content, _, stop_reason = _decode_choice(
+        choice, lambda position, native_id: reply.call_id((index, position), native_id), reply, dialect
     )
-    content = _attach_citations(content, native_message.get("annotations"))
-    return Alternative(content=tuple(content), stop_reason=_decode_stop_reason(finish, content, pieces))
+    return Alternative(content=tuple(content), stop_reason=stop_reason)
+
+
+def _decode_choice(
+    choice: Mapping[str, Any],
+    call_id: Callable[[int, str | None], str],
+    reply: ReplyBuilder,
+    dialect: Dialect,
+    pieces: Sequence[Piece] | None = None,
+    cut: Collection[int] = (),
+    sources: Iterable[Any] = (),
+) -> tuple[list[ContentBlock], dict[str, Any], StopReason]:
+    """Return the blocks of a choice, the notes on them, and its stop reason."""
+    native, finish = _native_message(choice), choice.get("finish_reason")
+    if pieces is None:
+        pieces = decode_blocks.split_message(native, dialect)
+    cut = {*cut, *truncated_calls(pieces, finish)}
+    content, notes = _decode_blocks(pieces, call_id, reply.provider, dialect, decode_blocks.diff_reply_piece, cut)
+    content = _attach_citations(content, [*(native.get("annotations") or ()), *sources])
+    return content, notes, _decode_stop_reason(finish, content, pieces)
 
 
 def first_choice(native: Mapping[str, Any]) -> dict[str, Any]:
@@ -285,19 +256,14 @@ def decode_history(native: dict[str, Any], reader: "HistoryReader", dialect: Dia
         content, notes = _decode_blocks(
             pieces, lambda _, native_id: reader.call_id(native_id), reader.provider, dialect, decode_blocks.diff_piece
         )
-        call_without_id = _call_without_id(content, pieces)
+        unnamed = (index for index, piece in enumerate(pieces) if decode_blocks.native_id(piece) is None)
+        calls = (block for index in unnamed if isinstance(block := content[index], ToolUseBlock))
+        call_without_id = next((call.id for call in calls), None)
         raw = {"list": isinstance(item.get("content"), list), "blocks": notes}
         raw["residue"] = _diff_message(item, content, notes, pieces, raw, dialect)
         content = _attach_citations(content, item.get("annotations"))
         reader.add(Role(item["role"]), content, {key: value for key, value in raw.items() if value})
     reader.mark(len(items), call_without_id)
-
-
-def _call_without_id(content: Iterable[ContentBlock], pieces: Iterable[Piece]) -> str | None:
-    for block, piece in zip(content, pieces, strict=True):
-        if isinstance(block, ToolUseBlock) and decode_blocks.native_id(piece) is None:
-            return block.id
-    return None
 
 
 def _diff_message(

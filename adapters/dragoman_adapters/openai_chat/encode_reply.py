@@ -11,7 +11,6 @@ from dragoman.adapter.registry import adapter_class
 from dragoman.adapter.wirejson import lookup_path
 from dragoman.canonical.blocks import (
     AudioBlock,
-    Citation,
     ContentBlock,
     ImageBlock,
     TextBlock,
@@ -28,14 +27,12 @@ from dragoman_adapters.openai_platform.custom_tools import custom_names, free_te
 REPLY_PREFIX, TOOL_PREFIX = "chatcmpl-", "call_"
 
 STOP_WORDS = {
-    StopReason.END_TURN: "stop",
-    StopReason.STOP_SEQUENCE: "stop",
     StopReason.TOOL_USE: "tool_calls",
     StopReason.MAX_TOKENS: "length",
     StopReason.CONTEXT_OVERFLOW: "length",
     StopReason.REFUSAL: "content_filter",
-    StopReason.PAUSE: "stop",
 }
+"""The stop reasons with a word of their own; the others are a stop."""
 
 _INEXACT = (StopReason.STOP_SEQUENCE, StopReason.CONTEXT_OVERFLOW, StopReason.PAUSE)
 """Stop reasons that share their word with another one."""
@@ -218,20 +215,13 @@ def encode_annotations(blocks: Sequence[ContentBlock], writer: ReplyWriter) -> l
     for index, block in enumerate(blocks):
         if not isinstance(block, TextBlock):
             continue
-        found = [_encode_citation(source, offset) for source in block.citations if source.url]
-        if len(found) < len(block.citations):
-            reason = "sources without an address: left out"
-            writer.record_loss(LossKind.CITATIONS, reason, index=index, block="text")
-        encoded += found
+        for source in writer.addressed(block.citations, index):
+            start, end = offset + (source.start or 0), offset + (source.end or source.start or 0)
+            title = source.title or source.url
+            fields = {"start_index": start, "end_index": end, "title": title, "url": source.url}
+            encoded.append({"type": "url_citation", "url_citation": fields})
         offset += len(block.text)
     return encoded
-
-
-def _encode_citation(source: Citation, offset: int) -> dict[str, Any]:
-    start = offset + (source.start or 0)
-    end = offset + (source.end or source.start or 0)
-    fields = {"start_index": start, "end_index": end, "title": source.title or source.url, "url": source.url}
-    return {"type": "url_citation", "url_citation": fields}
 
 
 def stop_word(stop_reason: StopReason, writer: ReplyWriter) -> str:

@@ -32,22 +32,18 @@ def decode_media(part: dict[str, Any], provider: str) -> ContentBlock | None:
         case "document_url" if isinstance(part["document_url"], str):
             source, media_type = _decode_source(part["document_url"])
             return DocumentBlock(source=source, media_type=media_type, title=part.get("document_name"))
-        case "file" if isinstance(part.get("file"), dict):
-            return _decode_file(part["file"], provider)
-        case "file" if isinstance(part.get("file_id"), str):
-            return DocumentBlock(source=MediaSource(kind="file_id", data=part["file_id"], provider=provider))
+        case "file" if isinstance(part.get("file_id"), str) or isinstance(part.get("file"), dict):
+            file = part["file"] if isinstance(part.get("file"), dict) else {"file_id": part["file_id"]}
+            title = file.get("filename")
+            if "file_id" in file:
+                source = MediaSource(kind="file_id", data=file["file_id"], provider=provider)
+                return DocumentBlock(source=source, title=title)
+            if "file_data" in file:
+                source, media_type = _decode_source(file["file_data"])
+                return DocumentBlock(source=source, media_type=media_type, title=title)
+            return None
         case _:
             return None
-
-
-def _decode_file(file: dict[str, Any], provider: str) -> ContentBlock | None:
-    if "file_id" in file:
-        source = MediaSource(kind="file_id", data=file["file_id"], provider=provider)
-        return DocumentBlock(source=source, title=file.get("filename"))
-    if "file_data" in file:
-        source, media_type = _decode_source(file["file_data"])
-        return DocumentBlock(source=source, media_type=media_type, title=file.get("filename"))
-    return None
 
 
 def _decode_source(url: str) -> tuple[MediaSource, str | None]:

@@ -13,7 +13,7 @@ from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.wirejson import assign_path, lookup_path
 from dragoman_adapters.openai_chat import cache_marks
 from dragoman_adapters.openai_chat.dialect import Dialect
-from dragoman_adapters.openai_platform.options import strict_schema
+from dragoman_adapters.openai_platform.options import encode_schema
 
 CONVERSATION = ("model", "messages", "tools", "functions")
 """The fields of a request that are not options."""
@@ -103,19 +103,15 @@ def _choose_effort(request: RequestBuilder, dialect: Dialect, requested: str | N
 
 
 def _encode_response_format(request: RequestBuilder, dialect: Dialect, encoded: dict[str, Any], *, tools: bool) -> None:
-    """Encode the output schema. Only strict mode is binding; a schema without a strict form is sent as a hint."""
+    """Encode the output schema."""
     if not structured_output.should_send_schema(request, tools=tools):
         if dialect.schema_format == "json_object" and not tools:
             encoded["response_format"] = {"type": "json_object"}
     elif structured_output.asks_for_any_object(request.options):
         encoded["response_format"] = {"type": "json_object"}
     else:
-        schema = request.fit_output_schema()
-        strict = strict_schema(schema)
-        if strict is None:
-            request.record_option_loss("output_schema", "the schema has no strict form: it is sent as a hint")
-        described = {"name": SCHEMA_NAME, "schema": strict or schema, "strict": strict is not None}
-        encoded["response_format"] = {"type": "json_schema", "json_schema": described}
+        schema = encode_schema(request, SCHEMA_NAME)
+        encoded["response_format"] = {"type": "json_schema", "json_schema": schema}
 
 
 def _encode_tool_choice(

@@ -31,7 +31,6 @@ from dragoman_adapters.openai_chat.accumulator import (
     AudioAccumulator,
     CallAccumulator,
     FieldAccumulator,
-    PartAccumulator,
     TextAccumulator,
 )
 from dragoman_adapters.openai_chat.dialect import Dialect, first_filled
@@ -71,8 +70,9 @@ class ChatStreamDecoder(StreamDecoder):
         self._context = context
         self._others: dict[int, ChatStreamDecoder] = {}
         self._pieces_so_far: list[
-            TextAccumulator | DetailAccumulator | CallAccumulator | AudioAccumulator | PartAccumulator
+            TextAccumulator | DetailAccumulator | CallAccumulator | AudioAccumulator | encode.Piece
         ] = []
+        """What has arrived, in order; a piece that arrives whole is there as it is."""
         self._rest = FieldAccumulator()
         self._open_calls: list[int] = []
         """The positions of the calls that have not ended."""
@@ -195,7 +195,7 @@ class ChatStreamDecoder(StreamDecoder):
             case "audio":
                 return self._audio(value)
             case encode.IMAGES_FIELD if images := decode_blocks.generated_images({field: value}):
-                self._pieces_so_far += [PartAccumulator(image, field) for image in images]
+                self._pieces_so_far += [(field, image) for image in images]
                 return ()
             case _ if field in ("role", *self._dialect.reasoning_fields):
                 return ()
@@ -224,9 +224,8 @@ class ChatStreamDecoder(StreamDecoder):
             self._reasoning = field
         if field != self._reasoning:
             return ()
-        position, accumulator = self._open_text(field, "text")
-        accumulator.fragments.append(text)
-        return (ThinkingDelta(self._reply.message_id, position, text),)
+        delta = self._text(field, text)
+        return (ThinkingDelta(self._reply.message_id, delta.content_block_index, text),)
 
     def _detail(self, native: dict[str, Any]) -> Iterable[StreamEvent]:
         """Add a fragment to the latest detail that it continues, or begin a new one."""
@@ -259,7 +258,7 @@ class ChatStreamDecoder(StreamDecoder):
                 case "reference" if self._dialect.references and (text := self._latest_text()):
                     text.add_reference(part)
                 case _:
-                    self._pieces_so_far.append(PartAccumulator(part))
+                    self._pieces_so_far.append(("content", part))
 
     def _latest_text(self) -> TextAccumulator | None:
         last = self._pieces_so_far[-1] if self._pieces_so_far else None
@@ -268,8 +267,7 @@ class ChatStreamDecoder(StreamDecoder):
     def _audio(self, delta: dict[str, Any]) -> Iterable[StreamEvent]:
         audio = next((item for item in self._pieces_so_far if isinstance(item, AudioAccumulator)), None)
         if audio is None:
-            audio = AudioAccumulator()
-            self._pieces_so_far.append(audio)
+            self._pieces_so_far.append(audio := AudioAccumulator())
         audio.add(delta)
         return ()
 
@@ -355,7 +353,7 @@ class ChatStreamDecoder(StreamDecoder):
         )
 
     def _pieces(self) -> list[encode.Piece]:
-        return [item.piece() for item in self._pieces_so_far]
+        return [item if isinstance(item, tuple) else item.piece() for item in self._pieces_so_far]
 
     def _accumulated_reply(self) -> dict[str, Any]:
         """Return the reply object so far. Of the first choice, the pieces have the content."""

@@ -23,17 +23,16 @@ def detail_text(native: Mapping[str, Any]) -> str:
 
 def decode_detail(native: dict[str, Any], provider: str) -> tuple[ContentBlock, dict[str, Any]]:
     """Decode a detail to a block and its note."""
+    note = {"field": DETAILS_FIELD}
     match native["type"]:
         case "reasoning.text":
-            return ThinkingBlock(text=detail_text(native), signature=native.get("signature") or None), {
-                "field": DETAILS_FIELD
-            }
+            return ThinkingBlock(text=detail_text(native), signature=native.get("signature") or None), note
         case "reasoning.summary":
-            return ThinkingBlock(text=detail_text(native)), {"field": DETAILS_FIELD, "kind": SUMMARY}
+            return ThinkingBlock(text=detail_text(native)), {**note, "kind": SUMMARY}
         case "reasoning.encrypted" if isinstance(native.get("data"), str):
-            return RedactedThinkingBlock(data=native["data"]), {"field": DETAILS_FIELD}
+            return RedactedThinkingBlock(data=native["data"]), note
         case kind:
-            return ProviderBlock(provider=provider, kind=kind, data=native), {"field": DETAILS_FIELD}
+            return ProviderBlock(provider=provider, kind=kind, data=native), note
 
 
 def encode_detail(content: ThinkingBlock | RedactedThinkingBlock, note: Mapping[str, Any]) -> dict[str, Any]:

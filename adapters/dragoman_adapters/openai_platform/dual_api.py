@@ -82,7 +82,8 @@ class DualApiAdapter(Adapter):
         )
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
-        api = self._detect_reply_api(response.body) if response.status < 400 else self._first
+        found = _detect_api(response.body) if response.status < 400 else None
+        api = found or self._first
         return _with_api_note(self._adapters[api].from_wire_response(response, context), api)
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
@@ -175,15 +176,13 @@ class DualApiAdapter(Adapter):
     def _other_api(self) -> str:
         return f"{self.provider}'s other API"
 
-    def _detect_reply_api(self, body: bytes) -> Api:
-        try:
-            return _detect_api(wirejson.loads_object(body)) or self._first
-        except MalformedReplyError:
-            return self._first
 
-
-def _detect_api(native: Mapping[str, Any]) -> Api | None:
+def _detect_api(data: bytes) -> Api | None:
     """Return the API of a reply or of an event; None if it may be either, as for errors."""
+    try:
+        native = wirejson.loads_object(data)
+    except MalformedReplyError:
+        return None  # [DONE], or garbage that the adapter names
     if "choices" in native:
         return "chat"
     is_response = native.get("object") == "response" or "output" in native
@@ -231,10 +230,7 @@ class _DualApiStreamDecoder(StreamDecoder):
 
     def _choose_decoder(self, frame: Frame) -> StreamDecoder:
         """Return a decoder for this frame; it is kept once a frame shows the API."""
-        try:
-            found = _detect_api(wirejson.loads_object(frame.data, what="a stream event"))
-        except MalformedReplyError:
-            found = None  # [DONE], or garbage that the decoder names
+        found = _detect_api(frame.data)
         decoder = self._adapters[found or self._api].decoder(self._context)
         if found is not None:
             self._api, self._decoder = found, decoder

@@ -4,12 +4,12 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.answers.error_writer import (
-    ErrorRow,
     error_headers,
     error_message,
     error_status,
-    error_table,
+    find_request_id,
     find_row,
+    load_error_table,
     own_fields,
 )
 from dragoman.adapter.context import RequestContext
@@ -19,36 +19,13 @@ from dragoman.adapter.errors import (
 )
 from dragoman.adapter.wire import WireResponse
 
-_INVALID = "invalid_request_error"
-
-ERRORS = error_table(
-    DragomanError=ErrorRow(500, "server_error", "server_error"),
-    ProviderError=ErrorRow(500, "server_error", "server_error"),
-    RequestError=ErrorRow(400, _INVALID),
-    InvalidRequestError=ErrorRow(400, _INVALID),
-    ContentFilterError=ErrorRow(400, _INVALID, "content_filter"),
-    ContextOverflowError=ErrorRow(400, _INVALID, "context_length_exceeded"),
-    AuthenticationError=ErrorRow(401, _INVALID, "invalid_api_key"),
-    PermissionDeniedError=ErrorRow(403, _INVALID, "unsupported_country_region_territory"),
-    NotFoundError=ErrorRow(404, _INVALID, "model_not_found"),
-    NoModelError=ErrorRow(404, _INVALID, "model_not_found"),
-    BillingError=ErrorRow(429, "insufficient_quota", "insufficient_quota"),
-    BudgetExceededError=ErrorRow(429, "insufficient_quota", "insufficient_quota"),
-    RateLimitError=ErrorRow(429, "requests", "rate_limit_exceeded"),
-    RequestCancelledError=ErrorRow(499, "server_error"),
-    NetworkError=ErrorRow(502, "server_error", "server_error"),
-    MalformedReplyError=ErrorRow(502, "server_error", "server_error"),
-    UnclassifiedError=ErrorRow(502, "server_error", "server_error"),
-    RequestTimeoutError=ErrorRow(504, "timeout_error"),
-    OverloadedError=ErrorRow(503, "server_error", "server_is_overloaded"),
-)
+ERRORS = load_error_table("dragoman_adapters.openai_platform")
 
 
 def encode_error(error: DragomanError, context: RequestContext, provider: str) -> WireResponse:
     """Encode an error with its status."""
     status = error_status(error, find_row(error, ERRORS), provider)
-    found = (error.request_id if isinstance(error, ProviderError) else None) or context.request_id
-    headers = {**error_headers(error), "x-request-id": found}
+    headers = {**error_headers(error), "x-request-id": find_request_id(error, context)}
     return WireResponse(status, wirejson.dumps({"error": error_object(error, provider)}), headers)
 
 

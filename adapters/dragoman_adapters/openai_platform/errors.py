@@ -14,67 +14,13 @@ from typing import Any
 
 from dragoman.adapter.errors import (
     AuthenticationError,
-    BillingError,
     ContentFilterError,
     ContextOverflowError,
     InvalidRequestError,
-    NotFoundError,
-    OverloadedError,
     PermissionDeniedError,
     ProviderError,
-    RateLimitError,
-    RequestTimeoutError,
-    ServerError,
 )
-from dragoman.adapter.replies.error_context import ErrorContext, Failure, class_for_status, typed_fields
-
-BY_CODE: dict[str, type[ProviderError]] = {
-    "invalid_api_key": AuthenticationError,
-    "insufficient_quota": BillingError,
-    "billing_hard_limit_reached": BillingError,
-    "billing_not_active": BillingError,
-    "unsupported_country_region_territory": PermissionDeniedError,
-    "model_not_found": NotFoundError,
-    "rate_limit_exceeded": RateLimitError,
-    "ratelimitreached": RateLimitError,
-    "slow_down": OverloadedError,
-    "server_is_overloaded": OverloadedError,
-    "context_length_exceeded": ContextOverflowError,
-    "too_many_prompt_tokens": ContextOverflowError,
-    "exceed_context_size_error": ContextOverflowError,  # llama.cpp
-    "content_filter": ContentFilterError,
-    "content_policy_violation": ContentFilterError,
-    "image_content_policy_violation": ContentFilterError,
-    "invalid_prompt": ContentFilterError,
-    "bio_policy": ContentFilterError,
-    "misalignment_policy_violation": ContentFilterError,
-    "server_error": ServerError,
-    "vector_store_timeout": ServerError,
-    "data_residency_mismatch": InvalidRequestError,
-    **dict.fromkeys(
-        (
-            "invalid_image", "invalid_image_format", "invalid_base64_image", "invalid_image_url", "invalid_image_mode",
-            "image_too_large", "image_too_small", "image_parse_error", "image_file_too_large", "empty_image_file",
-            "unsupported_image_media_type", "failed_to_download_image", "image_file_not_found",
-        ),
-        InvalidRequestError,
-    ),
-}  # fmt: skip
-"""Codes that are more precise than the status; also looked up by type, for endpoints that put them there."""
-
-BY_TYPE: dict[str, type[ProviderError]] = {
-    "invalid_request_error": InvalidRequestError,
-    "authentication_error": AuthenticationError,
-    "permission_error": PermissionDeniedError,
-    "not_found_error": NotFoundError,
-    "tokens": RateLimitError,
-    "requests": RateLimitError,
-    "rate_limit_error": RateLimitError,
-    "overloaded_error": OverloadedError,
-    "timeout_error": RequestTimeoutError,
-    "api_error": ServerError,
-}
-"""Types decide only if there is no status: a wrong key is an ``invalid_request_error`` with status 401."""
+from dragoman.adapter.replies.error_context import ErrorContext, Failure, class_for_status, error_words, typed_fields
 
 _OVERFLOW_MESSAGES = (
     "maximum context length", "context window", "context length", "prompt is too long", "maximum prompt length",
@@ -129,13 +75,14 @@ def _fault_text(fault: Any) -> str:
 
 
 def _error_class(failure: Failure, code: Any, kind_word: Any) -> type[ProviderError] | None:
+    words = error_words("dragoman_adapters.openai_platform")
     for name in (code, kind_word):
-        if found := BY_CODE.get(str(name).lower()):
+        if found := words["codes"].get(str(name).lower()):
             return found
     status = failure.status
     if status is None and _STATUS.fullmatch(str(code)):
         status = int(code)  # routers send the HTTP status as the code
-    kind = BY_TYPE.get(str(kind_word)) if status is None else class_for_status(status)
+    kind = words["types"].get(str(kind_word)) if status is None else class_for_status(status)
     text = failure.text.lower()
     if kind in (InvalidRequestError, None) and any(phrase in text for phrase in _OVERFLOW_MESSAGES):
         return ContextOverflowError

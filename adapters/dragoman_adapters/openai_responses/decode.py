@@ -6,7 +6,7 @@ from decimal import Decimal
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
-from dragoman.adapter.replies.drift import KnownNames
+from dragoman.adapter.replies.drift import known_names
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts, UsageReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import replace_fields, text_block
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from dragoman.adapter.requests.request_reader import HistoryReader
 
 STATUSES = {
-    "in_progress": (MessageStatus.PARTIAL, StopReason.PAUSE),
-    "queued": (MessageStatus.PARTIAL, StopReason.PAUSE),
-    "cancelled": (MessageStatus.CANCELLED, StopReason.CANCELLED),
+    "in_progress": MessageStatus.PARTIAL,
+    "queued": MessageStatus.PARTIAL,
+    "cancelled": MessageStatus.CANCELLED,
 }
 """The statuses of a background response that is not complete."""
 
@@ -45,52 +45,14 @@ CLIENT_CALLS = {
 }  # fmt: skip
 """Native items that the caller answers, unless the reply continues after them."""
 
-_REQUEST_FIELDS = {
-    "instructions", "tools", "tool_choice", "parallel_tool_calls", "max_output_tokens", "max_tool_calls", "temperature",
-    "top_p", "top_logprobs", "text", "truncation", "metadata", "user", "safety_identifier", "prompt_cache_key",
-    "prompt_cache_retention", "frequency_penalty", "presence_penalty", "background", "prompt",
-}  # fmt: skip
-"""Fields of a reply that repeat the request."""
-
-REPLY_FIELDS = _REQUEST_FIELDS | {
-    "id", "object", "model", "output", "output_text", "usage", "created_at", "completed_at", "status", "error",
-    "incomplete_details", "access_programs", "conversation", "image", "input_transformations", "moderation",
-    "previous_response_id", "prompt_cache_diagnostics", "prompt_cache_options", "reasoning", "service_tier", "store",
-    "tool_usage", "billing", "content_filters",
-}  # fmt: skip
-"""The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
-KNOWN_NAMES = KnownNames(
-    part_fields=frozenset({
-        "acknowledged_safety_checks", "action", "actions", "annotations", "approval_request_id", "approve",
-        "arguments", "async", "background", "call_id", "caller", "code", "container_id", "content",
-        "created_by", "encrypted_content", "environment", "error", "execution", "fingerprint", "format", "id",
-        "input", "logprobs", "max_output_length", "name", "namespace", "operation", "output", "output_format",
-        "outputs", "pending_safety_checks", "phase", "quality", "queries", "reason", "refusal", "result",
-        "results", "revised_prompt", "role", "server_label", "size", "status", "summary", "svg_usage", "text",
-        "tools", "type",
-    }),
-    parts=frozenset({
-        "additional_tools", "apply_patch_call", "apply_patch_call_output", "code_interpreter_call",
-        "compaction", "computer_call", "computer_call_output", "custom_tool_call", "custom_tool_call_output",
-        "file_search_call", "function_call_output", "image_generation_call", "local_shell_call",
-        "local_shell_call_output", "mcp_approval_request", "mcp_approval_response", "mcp_call",
-        "mcp_list_tools", "program", "program_output", "shell_call", "shell_call_output", "tool_search_call",
-        "tool_search_output", "web_search_call", "x_search_call",
-    }),
-    usage=frozenset({
-        "context_details", "cost", "cost_details", "cost_in_usd_ticks", "input_tokens", "input_tokens_details",
-        "is_byok", "num_server_side_tools_used", "num_sources_used", "output_tokens", "output_tokens_details",
-        "server_side_tool_usage_details", "total_tokens",
-    }),
-)  # fmt: skip
-"""As recorded, and as the official SDK declares."""
-_COVERED_FIELDS = {"object", "model", "output", "output_text", "usage", "created_at", "completed_at"} | _REQUEST_FIELDS
+_COVERED_FIELDS = {"object", "model", "output", "output_text", "usage", "created_at", "completed_at"}
 
 
 def decode_message(
     native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE
 ) -> Message:
     """Decode a whole response, or the one that a stream has accumulated."""
+    known = known_names("dragoman_adapters.openai_responses")
     calls = count()
     declared = reply.context.native_calls
     message = MessageAccumulator(
@@ -98,13 +60,14 @@ def decode_message(
     )
     for item in native["output"]:
         message.add(item)
-    raw = {key: value for key, value in native.items() if key not in _COVERED_FIELDS and value is not None}
-    if unknown := native.keys() - REPLY_FIELDS:
+    covered = _COVERED_FIELDS | known.request
+    raw = {key: value for key, value in native.items() if key not in covered and value is not None}
+    if unknown := native.keys() - known.reply - known.request:
         reply.note_drift("field", unknown)
     if (details := native.get("incomplete_details")) and (stop := details.get("reason")) not in STOP_REASONS:
         reply.note_drift("stop_reason", [stop])
     if status is MessageStatus.COMPLETE:
-        status, _ = STATUSES.get(native.get("status", ""), (status, None))
+        status = STATUSES.get(native.get("status", ""), status)
     return reply.build(
         message.blocks,
         model=native.get("model"),
@@ -113,7 +76,7 @@ def decode_message(
         raw=raw | message.raw(),
         status=status,
         channel=message.channel,
-        known=KNOWN_NAMES,
+        known=known,
     )
 
 
@@ -121,7 +84,7 @@ def decode_counts(native: dict[str, Any]) -> ReplyCounts:
     """Decode the counts of a whole response. Raises as `decode_message` does if it is not a response."""
     for item in native["output"]:
         item_kind(item)
-    status, _ = STATUSES.get(native.get("status", ""), (MessageStatus.COMPLETE, None))
+    status = STATUSES.get(native.get("status", ""), MessageStatus.COMPLETE)
     transformations = native.get("input_transformations")
     return ReplyCounts(native.get("model"), decode_usage(native), status, transformations)
 
@@ -147,7 +110,7 @@ def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
     count, reply = UsageReader.of(native.get("usage")), UsageReader(native)
     if count is None or count.native.get("input_tokens") is None:
         return None
-    counts = count.counts(_COUNTS, "output_tokens")
+    counts = count.counts(COUNTS, "output_tokens")
     cached, cache_writes = counts["cached_input_tokens"] or 0, counts["cache_creation_input_tokens"] or 0
     prompt, output = counts["input_tokens"] or 0, counts["output_tokens"] or 0
     total, reasoning = counts["reported_total"], counts["reasoning_tokens"]
@@ -167,14 +130,15 @@ def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
     )
 
 
-_COUNTS = {
+COUNTS = {
+    "input_tokens": "input_tokens",
     "cached_input_tokens": "input_tokens_details.cached_tokens",
     "cache_creation_input_tokens": "input_tokens_details.cache_write_tokens",
-    "input_tokens": "input_tokens",
     "output_tokens": "output_tokens",
-    "reported_total": "total_tokens",
     "reasoning_tokens": "output_tokens_details.reasoning_tokens",
+    "reported_total": "total_tokens",
 }
+"""The paths of the counts, for both directions. Those of the prompt and of the total include cached tokens."""
 _USD_PER_TICK = Decimal("1e-10")
 """The unit of xAI's own figure, in US dollars; OpenRouter's figure is in dollars."""
 

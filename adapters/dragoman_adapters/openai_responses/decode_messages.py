@@ -67,12 +67,15 @@ class MessageAccumulator:
                 note = _note_reasoning(native)
                 self._add_block(block, note, native, encode.encode_thinking(block, note))
             case "function_call":
-                self._add_call(self._decode_call(native), native)
+                # The arguments of an incomplete call stay text, even if they parse.
+                text = native["arguments"]
+                arguments, malformed = wirejson.parse_arguments(text)
+                if native.get("status") == "incomplete":
+                    arguments, malformed = {}, text
+                self._add_call(native, canonical_name(native), arguments, malformed)
             case _ if name := native_calls.declared_name(native, self._declared):
-                if native.get("namespace"):
-                    name = canonical_name(native)
-                call_id = self._call_id(call_reference(native))
-                self._add_call(ToolUseBlock(id=call_id, name=name, input=native_calls.read_input(native)), native)
+                name = canonical_name(native) if native.get("namespace") else name
+                self._add_call(native, name, native_calls.read_input(native), None)
             case other:
                 self.blocks.append(ProviderBlock(provider=self.provider, kind=other, data=native))
 
@@ -115,9 +118,6 @@ class MessageAccumulator:
             self._add_block(block, note, part, encode_blocks.encode_block(block, side, note))
         self._messages.append((start, native, parts))
 
-    def _add_call(self, call: ToolUseBlock, native: dict[str, Any]) -> None:
-        self._add_block(call, {}, native, encode.encode_tool_call(call, lambda _: call_reference(native) or ""))
-
     def _add_block(
         self, block: ContentBlock, part_note: dict[str, Any], native: dict[str, Any], encoded: dict[str, Any]
     ) -> None:
@@ -135,15 +135,10 @@ class MessageAccumulator:
         note: dict[str, Any] = {} if isinstance(expected["content"], str) == is_string else {"string": is_string}
         return note | (diff_objects(_without_content(native), _without_content(expected)) or {})
 
-    def _decode_call(self, native: dict[str, Any]) -> ToolUseBlock:
-        """Decode a call. The arguments of an incomplete call stay text, even if they parse."""
-        text = native["arguments"]
-        arguments, malformed = wirejson.parse_arguments(text)
-        if native.get("status") == "incomplete":
-            arguments, malformed = {}, text
-        return ToolUseBlock(
-            id=self._call_id(call_reference(native)), name=canonical_name(native), input=arguments, raw_input=malformed
-        )
+    def _add_call(self, native: dict[str, Any], name: str, arguments: dict[str, Any], malformed: str | None) -> None:
+        reference = call_reference(native)
+        call = ToolUseBlock(id=self._call_id(reference), name=name, input=arguments, raw_input=malformed)
+        self._add_block(call, {}, native, encode.encode_tool_call(call, lambda _: reference or ""))
 
 
 def join_thinking(native: Mapping[str, Any]) -> str:
@@ -169,13 +164,11 @@ def decode_tool_result(
     if isinstance(answer, list):
         content: list[ContentBlock] = []
         for index, part in enumerate(answer):
-            block, part_note = decode_block(part, provider), note_part(part)
+            block, form = decode_block(part, provider), note_part(part)
             content.append(block)
-            if part_note := {
-                **part_note,
-                **(diff_objects(part, encode_blocks.encode_block(block, "input", part_note)) or {}),
-            }:
-                note.setdefault("parts", {})[str(index)] = part_note
+            difference = diff_objects(part, encode_blocks.encode_block(block, "input", form)) or {}
+            if form or difference:
+                note.setdefault("parts", {})[str(index)] = {**form, **difference}
         note["list"] = True
     else:
         content = [text_block(answer)] if answer else []
@@ -197,12 +190,10 @@ def decode_block(native: dict[str, Any], provider: str) -> ContentBlock:
             return TextBlock(text=native["text"], citations=tuple(map(_decode_citation, annotations)))
         case "refusal":
             return text_block(native["refusal"])
-        case "input_image" if source := _decode_image_source(native, provider):
-            media_type = _split_data_url(native["image_url"])[0] if source.kind == "base64" else None
-            return ImageBlock(source=source, media_type=media_type, detail=native.get("detail"))
-        case "input_file" if source := _decode_file_source(native, provider):
-            media_type = _split_data_url(native["file_data"])[0] if source.kind == "base64" else None
-            return DocumentBlock(source=source, media_type=media_type, title=native.get("filename"))
+        case "input_image" if found := _decode_source(native, "image_url", "image_url", provider):
+            return ImageBlock(source=found[0], media_type=found[1], detail=native.get("detail"))
+        case "input_file" if found := _decode_source(native, "file_data", "file_url", provider):
+            return DocumentBlock(source=found[0], media_type=found[1], title=native.get("filename"))
         case kind:
             return ProviderBlock(provider=provider, kind=f"{PART_PREFIX}{kind}", data=native)
 
@@ -227,24 +218,19 @@ def _decode_citation(native: dict[str, Any]) -> Citation:
     )
 
 
-def _decode_image_source(native: Mapping[str, Any], provider: str) -> MediaSource | None:
-    if isinstance(url := native.get("image_url"), str):
-        media_type, data = _split_data_url(url)
-        return MediaSource(kind="base64", data=data) if media_type else MediaSource(kind="url", data=url)
-    return _decode_stored_file(native, provider)
-
-
-def _decode_file_source(native: Mapping[str, Any], provider: str) -> MediaSource | None:
-    if isinstance(data := native.get("file_data"), str):
-        return MediaSource(kind="base64", data=_split_data_url(data)[1])
-    if isinstance(url := native.get("file_url"), str):
-        return MediaSource(kind="url", data=url)
-    return _decode_stored_file(native, provider)
-
-
-def _decode_stored_file(native: Mapping[str, Any], provider: str) -> MediaSource | None:
-    file_id = native.get("file_id")
-    return MediaSource(kind="file_id", data=file_id, provider=provider) if isinstance(file_id, str) else None
+def _decode_source(
+    native: Mapping[str, Any], data_field: str, url_field: str, provider: str
+) -> tuple[MediaSource, str | None] | None:
+    """Return the source of a part and its media type. An image has its data in its URL, a file has a field for each."""
+    if isinstance(data := native.get(data_field), str):
+        media_type, data = _split_data_url(data)
+        if media_type or data_field != url_field:
+            return MediaSource(kind="base64", data=data), media_type
+    if isinstance(url := native.get(url_field), str):
+        return MediaSource(kind="url", data=url), None
+    if isinstance(file_id := native.get("file_id"), str):
+        return MediaSource(kind="file_id", data=file_id, provider=provider), None
+    return None
 
 
 def _split_data_url(url: str) -> tuple[str | None, str]:

@@ -6,8 +6,8 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.answers.opaque_place import CALL, OPAQUE, TEXT, place_opaque
 from dragoman.adapter.answers.reply_writer import ReplyWriter
-from dragoman.adapter.losses import LossKind
 from dragoman.adapter.wire_diff import apply_diff
+from dragoman.adapter.wirejson import assign_path
 from dragoman.canonical.blocks import (
     Citation,
     ContentBlock,
@@ -21,8 +21,8 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.openai_platform.custom_tools import free_text
-from dragoman_adapters.openai_responses import encode, encode_blocks
-from dragoman_adapters.openai_responses.client_tools import ClientTool, client_tools
+from dragoman_adapters.openai_responses import decode, encode, encode_blocks
+from dragoman_adapters.openai_responses.client_tools import CUSTOM_CALL, ClientTool, client_tools
 
 RESPONSE_PREFIX, MESSAGE_PREFIX, REASONING_PREFIX, CALL_PREFIX = "resp_", "msg_", "rs_", "fc_"
 CUSTOM_PREFIX, IMAGE_PREFIX, TOOL_PREFIX = "ctc_", "ig_", "call_"
@@ -132,34 +132,26 @@ def find_status(stop_reason: StopReason | None, writer: ReplyWriter) -> tuple[st
 def _encode_own_items(message: Message, raw: Mapping[str, Any], writer: ReplyWriter) -> list[dict[str, Any]]:
     """Encode the items of this wire's provider as they came."""
     starts, notes = raw.get("items", {}), raw.get("blocks", {})
-    items: list[dict[str, Any]] = []
+    items: list[dict[str, Any] | tuple[list[dict[str, Any]], Mapping[str, Any]]] = []  # a tuple is that of a message
     parts: list[dict[str, Any]] | None = None
-    start = ""
     for index, block in enumerate(message.content):
         note = notes.get(str(index), {})
         is_native = isinstance(block, NATIVE_BLOCKS) and (bool(note) or writer.is_native(block))
         if is_native and encode_blocks.is_part(block):
-            if parts is not None and str(index) in starts:
-                items.append(_own_message(message, parts, starts.get(start, {})))
-                parts = None
-            if parts is None:
-                parts, start = [], str(index)
+            if parts is None or str(index) in starts:
+                parts = []
+                items.append((parts, starts.get(str(index), {})))
             parts.append(apply_diff(encode_blocks.encode_block(block, "output", note), note))
             continue
-        if parts is not None:
-            items.append(_own_message(message, parts, starts.get(start, {})))
-            parts = None
+        parts = None
         if is_native:
             items.append(apply_diff(_own_item(block, note, message, writer), note))
         elif (item := encode_item(block, index, len(items), message, writer)) is not None:
             items.append(item)
-    if parts is not None:
-        items.append(_own_message(message, parts, starts.get(start, {})))
-    return items
-
-
-def _own_message(message: Message, parts: list[dict[str, Any]], note: Mapping[str, Any]) -> dict[str, Any]:
-    return encode.encode_message(Role.ASSISTANT, message.channel, parts, note)
+    return [
+        encode.encode_message(Role.ASSISTANT, message.channel, *each) if isinstance(each, tuple) else each
+        for each in items
+    ]
 
 
 def _own_item(block: ContentBlock, note: Mapping[str, Any], message: Message, writer: ReplyWriter) -> dict[str, Any]:
@@ -224,11 +216,7 @@ def encode_item(
         case ToolUseBlock():
             arguments = wirejson.dumps_text(block.input) if block.raw_input is None else block.raw_input
             tool_id = writer.tool_id(TOOL_PREFIX, block.id, message)
-            tool = client_tool(block.name, writer)
-            status = call_status(block.raw_input)
-            if tool.is_custom:
-                return custom_item(writer.new_id(CUSTOM_PREFIX, position), tool_id, tool, arguments, status)
-            return call_item(writer.new_id(CALL_PREFIX, position), tool_id, tool, arguments, status)
+            return call_item(position, tool_id, block.name, arguments, call_status(block.raw_input), writer)
         case ImageBlock() if block.source.kind == "base64":
             return {
                 "id": writer.new_id(IMAGE_PREFIX, position),
@@ -260,22 +248,19 @@ def reasoning_item(item_id: str, text: str, sealed: str | None) -> dict[str, Any
     return item | ({"encrypted_content": sealed} if sealed else {})
 
 
-def client_tool(name: str, writer: ReplyWriter) -> ClientTool:
-    """Return how the client names a tool."""
-    return client_tools(writer.client_fields).get(name) or ClientTool(name, None, is_custom=False)
-
-
 def call_item(
-    item_id: str, tool_id: str, tool: ClientTool, arguments: str, status: str = "completed"
+    position: int, tool_id: str, name: str, arguments: str, status: str, writer: ReplyWriter
 ) -> dict[str, Any]:
-    names = {"name": tool.name} if tool.namespace is None else {"namespace": tool.namespace, "name": tool.name}
+    """Return the item of a call, as the client names the tool; its input is a free text if the client said so."""
+    tool = client_tools(writer.client_fields).get(name) or ClientTool(name, None, is_custom=False)
     return {
-        "id": item_id,
-        "type": "function_call",
+        "id": writer.new_id(CUSTOM_PREFIX if tool.is_custom else CALL_PREFIX, position),
+        "type": CUSTOM_CALL if tool.is_custom else "function_call",
         "status": status,
         "call_id": tool_id,
-        **names,
-        "arguments": arguments,
+        **({} if tool.namespace is None else {"namespace": tool.namespace}),
+        "name": tool.name,
+        **({"input": free_text(arguments)} if tool.is_custom else {"arguments": arguments}),
     }
 
 
@@ -287,26 +272,9 @@ def call_status(malformed: str | None) -> str:
     return "completed" if malformed is None else "incomplete"
 
 
-def custom_item(
-    item_id: str, tool_id: str, tool: ClientTool, arguments: str, status: str = "completed"
-) -> dict[str, Any]:
-    """Return the call of a tool that the client declared with free text as its input."""
-    names = {"name": tool.name} if tool.namespace is None else {"namespace": tool.namespace, "name": tool.name}
-    return {
-        "id": item_id,
-        "type": "custom_tool_call",
-        "status": status,
-        "call_id": tool_id,
-        **names,
-        "input": free_text(arguments),
-    }
-
-
 def encode_citations(citations: tuple[Citation, ...], index: int, writer: ReplyWriter) -> list[dict[str, Any]]:
     """Encode sources with an address."""
-    if not citations:
-        return []
-    encoded = [
+    return [
         {
             "type": "url_citation",
             "start_index": source.start or 0,
@@ -314,34 +282,18 @@ def encode_citations(citations: tuple[Citation, ...], index: int, writer: ReplyW
             "title": source.title or source.url,
             "url": source.url,
         }
-        for source in citations
-        if source.url
+        for source in writer.addressed(citations, index)
     ]
-    if len(encoded) < len(citations):
-        reason = "sources without an address: left out"
-        writer.record_loss(LossKind.CITATIONS, reason, index=index, block="text")
-    return encoded
 
 
 def encode_usage(usage: TokenUsage, *, is_own: bool) -> dict[str, Any]:
     """Encode the counts: cached tokens are part of input_tokens. Details are there even if they are 0."""
+    prompt, encoded = usage.prompt_tokens, dict[str, Any]()
+    sums = {"input_tokens": prompt, "reported_total": prompt + usage.output_tokens}
+    for name, path in decode.COUNTS.items():
+        assign_path(encoded, path, sums[name] if name in sums else getattr(usage, name) or 0)
     if is_own and usage.raw is not None and usage.raw.keys() >= {"input_tokens", "output_tokens"}:
-        return {**usage.raw, **{name: {**zeros, **(usage.raw.get(name) or {})} for name, zeros in _DETAILS.items()}}
-    prompt, output = usage.prompt_tokens, usage.output_tokens
-    return {
-        "input_tokens": prompt,
-        "input_tokens_details": {
-            "cached_tokens": usage.cached_input_tokens,
-            "cache_write_tokens": usage.cache_creation_input_tokens,
-        },
-        "output_tokens": output,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
-        "total_tokens": prompt + output,
-    }
-
-
-_DETAILS = {
-    "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-    "output_tokens_details": {"reasoning_tokens": 0},
-}
-"""The details that clients require; replies of older API versions lack some."""
+        # Clients require all details; replies of older API versions lack some.
+        zeros = {name: dict.fromkeys(details, 0) for name, details in encoded.items() if isinstance(details, dict)}
+        return {**usage.raw, **{name: {**none, **(usage.raw.get(name) or {})} for name, none in zeros.items()}}
+    return encoded

@@ -11,6 +11,7 @@ from dragoman.canonical.message import Message, StopReason
 from dragoman_adapters.openai_platform.custom_tools import free_text
 from dragoman_adapters.openai_platform.encode_errors import error_object
 from dragoman_adapters.openai_responses import encode_blocks, encode_reply
+from dragoman_adapters.openai_responses.client_tools import CUSTOM_CALL
 
 
 class ResponsesStreamEncoder(ReplyStreamEncoder):
@@ -23,8 +24,8 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         super().__init__(writer)
         self._number = 0
         self._output: list[dict[str, Any]] = []
-        self._item: dict[str, Any] | None = None
-        """The item that is open; its place is after those in the output."""
+        self._item: dict[str, Any] = {}
+        """The item that is open, empty if none is; its place is after those in the output."""
         self._annotations: list[dict[str, Any]] = []
         self._created = 0.0
         self._head = self._tail = b""
@@ -58,21 +59,15 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
             self._set_delta("response.reasoning_summary_text.delta", place)
             return written
         tool_id = self.writer.tool_id(encode_reply.TOOL_PREFIX, tool_use_id)
-        tool = encode_reply.client_tool(name, self.writer)
-        if not tool.is_custom:
-            item_id = self.writer.new_id(encode_reply.CALL_PREFIX, self._position)
-            self._item = encode_reply.call_item(item_id, tool_id, tool, "", "in_progress")
-            self._set_delta(
-                "response.function_call_arguments.delta", {"item_id": item_id, "output_index": self._position}
-            )
-        else:
-            item_id = self.writer.new_id(encode_reply.CUSTOM_PREFIX, self._position)
-            self._item = encode_reply.custom_item(item_id, tool_id, tool, "", "in_progress")
+        self._item = encode_reply.call_item(self._position, tool_id, name, "", "in_progress", self.writer)
+        if self._item["type"] != CUSTOM_CALL:
+            place = {"item_id": self._item["id"], "output_index": self._position}
+            self._set_delta("response.function_call_arguments.delta", place)
         return written + self._added(self._item)
 
     def _open_text(self) -> bytes:
         written = b""
-        if self._item is None:
+        if not self._item:
             item_id = self.writer.new_id(encode_reply.MESSAGE_PREFIX, self._position)
             self._item = encode_reply.message_item(item_id, [], "in_progress")
             written = self._added(self._item)
@@ -83,7 +78,6 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         return written
 
     def _text_place(self) -> dict[str, Any]:
-        assert self._item is not None
         parts = len(self._item["content"])
         return {"item_id": self._item["id"], "output_index": self._position, "content_index": parts}
 
@@ -96,14 +90,13 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         self._tail = b',"sequence_number":'
 
     def delta(self, text: str) -> bytes:
-        if self._item is not None and self._item["type"] == "custom_tool_call":
+        if self._item.get("type") == CUSTOM_CALL:
             return b""  # its input is inside the JSON of the arguments, and is sent when it is complete
         number = self._number
         self._number = number + 1
         return b"%b%b%b%d}\n\n" % (self._head, wirejson.dumps(text), self._tail, number)
 
     def close_block(self, kind: str, index: int, content: str, signature: str | None) -> bytes:
-        assert self._item is not None
         if kind == TEXT:
             return self._close_text(content)
         if kind == CALL:
@@ -111,7 +104,6 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         return self._close_thinking(index, content, signature)
 
     def _close_text(self, content: str) -> bytes:
-        assert self._item is not None
         place = self._text_place()
         part = encode_reply.text_part(content, self._annotations)
         written = self._event("response.output_text.done", {**place, "text": content, "logprobs": []})
@@ -120,7 +112,6 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         return written
 
     def _close_thinking(self, index: int, content: str, signature: str | None) -> bytes:
-        assert self._item is not None
         item_id = self._item["id"]
         place = {"item_id": item_id, "output_index": self._position, "summary_index": 0}
         sealed = signature if self.writer.is_own else self.writer.state.seal_thinking(index, content, signature)
@@ -131,10 +122,9 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         return written + self._end_item()
 
     def _close_call(self, content: str) -> bytes:
-        assert self._item is not None
         place = {"item_id": self._item["id"], "output_index": self._position}
         status = encode_reply.call_status(wirejson.parse_arguments(content)[1])
-        if self._item["type"] == "custom_tool_call":
+        if self._item["type"] == CUSTOM_CALL:
             text = free_text(content)
             written = self._event("response.custom_tool_call_input.delta", {**place, "delta": text})
             written += self._event("response.custom_tool_call_input.done", {**place, "input": text})
@@ -145,14 +135,13 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         return self._event("response.function_call_arguments.done", done) + self._end_item()
 
     def _end_item(self) -> bytes:
-        assert self._item is not None
-        item, self._item = self._item, None
+        item, self._item = self._item, {}
         done = self._event("response.output_item.done", {"output_index": self._position, "item": item})
         self._output.append(item)
         return done
 
     def _end_message(self, status: str = "completed") -> bytes:
-        if self._item is None:
+        if not self._item:
             return b""
         self._item["status"] = status
         return self._end_item()
@@ -181,11 +170,8 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         if isinstance(block, ProviderBlock) and self.writer.is_native(block) and not encode_blocks.is_part(block):
             item = block.data
         else:
-            item = encode_reply.encode_item(block, index, self._item_position(), message, self.writer)
+            item = encode_reply.encode_item(block, index, self._position + bool(self._item), message, self.writer)
         return b"" if item is None else self._whole(item)
-
-    def _item_position(self) -> int:
-        return self._position + (self._item is not None)
 
     def end(self, message: Message) -> bytes:
         written = self._end_message(encode_reply.last_status(message))

@@ -6,16 +6,13 @@ it came, and its result becomes the item that the API wants for it.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from dragoman.canonical.blocks import ImageBlock, TextBlock, ToolResultBlock
 from dragoman_adapters.openai_responses import encode_blocks
 
 Item = dict[str, Any]
-
-_FAILED = 1
-"""The exit code of a call whose function failed."""
 
 
 def declared_name(native: Mapping[str, Any], declared: Mapping[str, str]) -> str | None:
@@ -46,14 +43,17 @@ def read_input(native: Mapping[str, Any]) -> dict[str, Any]:
 def result_item(call: Mapping[str, Any], call_id: str, result: ToolResultBlock) -> Item:
     """Return the item for the result of a call; ``call`` is the call's item."""
     text = "\n".join(block.text for block in result.content if isinstance(block, TextBlock))
-    return _RESULTS[call["type"]](call, call_id, text, result.is_error)
-
-
-def _shell_result(call: Mapping[str, Any], call_id: str, text: str, failed: bool) -> Item:
-    item: Item = {"type": "shell_call_output", "call_id": call_id, "output": _shell_outputs(text, failed=failed)}
-    if (limit := (call.get("action") or {}).get("max_output_length")) is not None:
-        item["max_output_length"] = limit
-    return item
+    match call["type"]:
+        case "shell_call":
+            outputs = _shell_outputs(text, failed=result.is_error)
+            item: Item = {"type": "shell_call_output", "call_id": call_id, "output": outputs}
+            limit = (call.get("action") or {}).get("max_output_length")
+            return item if limit is None else {**item, "max_output_length": limit}
+        case "apply_patch_call":
+            status = "failed" if result.is_error else "completed"
+            return {"type": "apply_patch_call_output", "call_id": call_id, "status": status, "output": text}
+        case _:
+            return {"type": "custom_tool_call_output", "call_id": call_id, "output": text}
 
 
 def _shell_outputs(text: str, *, failed: bool) -> list[dict[str, Any]]:
@@ -64,41 +64,21 @@ def _shell_outputs(text: str, *, failed: bool) -> list[dict[str, Any]]:
         reported = None
     if isinstance(reported, Mapping):
         reported = [reported]
-    if not failed and isinstance(reported, list) and reported and all(map(_is_output, reported)):
-        return [_shell_output(each) for each in reported]
-    code = _FAILED if failed else 0
-    stdout, stderr = ("", text) if failed else (text, "")
-    return [{"stdout": stdout, "stderr": stderr, "outcome": {"type": "exit", "exit_code": code}}]
+    if failed or not isinstance(reported, list) or not all(map(_is_output, reported)) or not reported:
+        stdout, stderr = ("", text) if failed else (text, "")
+        reported = [{"stdout": stdout, "stderr": stderr, "exit_code": int(failed)}]
+    outputs = []
+    for each in reported:
+        code = each.get("exit_code", 0)
+        outcome = {"type": "timeout"} if code is None else {"type": "exit", "exit_code": code}
+        texts = {name: str(each.get(name) or "") for name in ("stdout", "stderr")}
+        outputs.append({**texts, "outcome": outcome})
+    return outputs
 
 
 def _is_output(value: Any) -> bool:
     return isinstance(value, Mapping) and bool({"stdout", "stderr"} & value.keys())
 
-
-def _shell_output(reported: Mapping[str, Any]) -> dict[str, Any]:
-    code = reported.get("exit_code", 0)
-    outcome: dict[str, Any] = {"type": "timeout"} if code is None else {"type": "exit", "exit_code": code}
-    return {
-        "stdout": str(reported.get("stdout") or ""),
-        "stderr": str(reported.get("stderr") or ""),
-        "outcome": outcome,
-    }
-
-
-def _patch_result(call: Mapping[str, Any], call_id: str, text: str, failed: bool) -> Item:
-    status = "failed" if failed else "completed"
-    return {"type": "apply_patch_call_output", "call_id": call_id, "status": status, "output": text}
-
-
-def _custom_result(call: Mapping[str, Any], call_id: str, text: str, failed: bool) -> Item:
-    return {"type": "custom_tool_call_output", "call_id": call_id, "output": text}
-
-
-_RESULTS: Mapping[str, Callable[[Mapping[str, Any], str, str, bool], Item]] = {
-    "shell_call": _shell_result,
-    "apply_patch_call": _patch_result,
-    "custom_tool_call": _custom_result,
-}
 
 _BLANK = (
     "data:image/png;base64,"

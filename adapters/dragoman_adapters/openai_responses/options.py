@@ -1,6 +1,5 @@
 """The options of the Responses API, in both directions."""
 
-import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -9,7 +8,7 @@ from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.requests import option_table, structured_output
 from dragoman.adapter.requests.option_table import OptionTable, keep_other_fields
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
-from dragoman_adapters.openai_platform.options import MAX_USER_LENGTH, SERVICE_TIERS, strict_schema
+from dragoman_adapters.openai_platform.options import MAX_USER_LENGTH, SERVICE_TIERS, encode_schema
 from dragoman_adapters.openai_responses.client_tools import CUSTOM_CALL
 
 _DEFAULT_THINKING_EFFORT = "medium"
@@ -30,8 +29,6 @@ OPTIONS = OptionTable(
 )
 _LOGPROBS = "message.output_text.logprobs"
 """The value of ``include`` that asks for log probabilities."""
-_ILLEGAL_NAME_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]+")
-_MAX_NAME_LENGTH = 64
 
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
@@ -92,18 +89,12 @@ def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
 
 
 def _encode_text_format(request: RequestBuilder, *, tools: bool) -> dict[str, Any] | None:
-    """Encode the output schema, named after its title. The provider enforces it only in its strict form."""
+    """Encode the output schema, named after its title."""
     if not structured_output.should_send_schema(request, tools=tools):
         return None
     if structured_output.asks_for_any_object(request.options):
         return {"format": {"type": "json_object"}}
-    schema = request.fit_output_schema()
-    name = _ILLEGAL_NAME_CHARACTERS.sub("_", str(schema.get("title") or "answer"))[:_MAX_NAME_LENGTH]
-    strict = strict_schema(schema)
-    if strict is None:
-        request.record_option_loss("output_schema", "the schema has no strict form: it is sent as a hint")
-    sent_schema = schema if strict is None else strict
-    return {"format": {"type": "json_schema", "name": name, "schema": sent_schema, "strict": strict is not None}}
+    return {"format": {"type": "json_schema", **encode_schema(request)}}
 
 
 CONVERSATION = ("model", "instructions", "input", "tools")

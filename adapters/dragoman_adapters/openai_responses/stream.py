@@ -292,14 +292,13 @@ class ResponsesStreamDecoder(StreamDecoder):
     def _add_item(self, native: dict[str, Any], index: int | None) -> Iterator[StreamEvent]:
         yield from self._begin({})
         item = self._open(native, index)
-        if item.kind == "function_call":
+        is_function = item.kind == "function_call"
+        if is_function or declared_name(native, self._reply.context.native_calls):
             item.call = self._reply.call_id(self._calls, call_reference(native))
             self._calls += 1
+        if is_function:
             start = ToolUseStart(self._reply.message_id, item.first_block, item.call, canonical_name(native))
             yield from self._emit(item, start)
-        elif declared_name(native, self._reply.context.native_calls):
-            item.call = self._reply.call_id(self._calls, call_reference(native))
-            self._calls += 1
 
     def _open(self, native: dict[str, Any], index: int | None) -> ItemAccumulator:
         last = self._items[-1] if self._items else None

@@ -2,11 +2,14 @@
 
 import math
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
 from dragoman.adapter import errors
+from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import (
     BudgetExceededError,
     DragomanError,
@@ -41,6 +44,12 @@ ErrorTable = Mapping[type[Exception], ErrorRow]
 def error_table(**rows: ErrorRow) -> ErrorTable:
     """Return the table of a wire from its rows by name of the class. Raises AttributeError for an unknown name."""
     return {getattr(errors, name): row for name, row in rows.items()}
+
+
+def load_error_table(package: str) -> ErrorTable:
+    """Return the table of a wire from the errors.toml of its adapter."""
+    rows = tomllib.loads(files(package).joinpath("errors.toml").read_text(encoding="utf-8"))["rows"]
+    return error_table(**{name: ErrorRow(*row) for name, row in rows.items()})
 
 
 def find_row(error: DragomanError, table: ErrorTable) -> ErrorRow:
@@ -83,6 +92,11 @@ def error_headers(error: DragomanError) -> dict[str, str]:
     if isinstance(error, BudgetExceededError):
         headers["x-should-retry"] = "false"
     return headers
+
+
+def find_request_id(error: DragomanError, context: RequestContext) -> str:
+    """Return the provider's id of the request, or our own."""
+    return (error.request_id if isinstance(error, ProviderError) else None) or context.request_id
 
 
 def overflow_counts(message: str) -> tuple[int, int] | None:

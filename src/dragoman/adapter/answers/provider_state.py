@@ -192,9 +192,7 @@ class StateWriter:
 
     def has_rest(self, message: Message) -> bool:
         """Whether the message needs more on its way back than a client returns."""
-        if message.channel or not _STATEFUL.isdisjoint(map(type, message.content)):
-            return True
-        return not self._notes(message).keys().isdisjoint((*_NOTES, *_BLOCK_NOTES))
+        return _is_stateful(message) or not self._notes(message).keys().isdisjoint((*_NOTES, *_BLOCK_NOTES))
 
     def _notes(self, message: Message) -> dict[str, Any]:
         raw = message.metadata.provider_raw
@@ -202,12 +200,11 @@ class StateWriter:
 
     def _is_opaque(self, message: Message) -> bool:
         """Whether something of the message means more to its provider than a client can send back."""
-        is_stateful = bool(message.channel) or not _STATEFUL.isdisjoint(map(type, message.content))
-        return is_stateful or self._is_signed(message)
+        return _is_stateful(message) or self._is_signed(message)
 
     def _is_signed(self, message: Message) -> bool:
-        found = self._notes(message).get("blocks") or {}
-        return any(_has_signature(note) for note in found.values())
+        notes = (self._notes(message).get("blocks") or {}).values()
+        return any(isinstance(note, dict) and not SIGNATURE_FIELDS.isdisjoint(note.get("set") or ()) for note in notes)
 
     def _rest(self, message: Message, hidden: dict[str, Any]) -> dict[str, Any]:
         """Return what the message needs on its way back: an entry for each of its blocks, and the notes on all."""
@@ -275,15 +272,15 @@ def _hidden_blocks(message: Message, shown: Container[int]) -> dict[str, dict[st
     }
 
 
-def _has_signature(note: Any) -> bool:
-    return isinstance(note, dict) and not SIGNATURE_FIELDS.isdisjoint(note.get("set") or ())
-
-
 SIGNATURE_FIELDS = frozenset({"thoughtSignature", "thought_signature", "extra_content"})
 """The fields of a note that sign the block. They stay valid if the client has added a default to a call's arguments."""
 
 _STATEFUL = frozenset({ProviderBlock, RedactedThinkingBlock, ThinkingBlock})
 """The blocks that mean more to their provider than a client can send back."""
+
+
+def _is_stateful(message: Message) -> bool:
+    return bool(message.channel) or not _STATEFUL.isdisjoint(map(type, message.content))
 
 
 def _is_opaque(block: ContentBlock) -> bool:

@@ -1,6 +1,6 @@
 """Writes one reply in a client's wire: its identity, its losses, and the state that travels with it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dragoman.adapter.answers import client_ids
@@ -9,7 +9,7 @@ from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import ServerError
 from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
 from dragoman.adapter.replies.drift import DRIFT_NOTE
-from dragoman.canonical.blocks import ContentBlock, ProviderBlock, ToolUseBlock
+from dragoman.canonical.blocks import Citation, ContentBlock, ProviderBlock, ToolUseBlock
 from dragoman.canonical.events import MessageStart
 from dragoman.canonical.ids import ModelId
 from dragoman.canonical.log import get_logger
@@ -124,6 +124,14 @@ class ReplyWriter:
         """Record that the wire cannot say a block."""
         self.record_loss(LOSS_KINDS.get(block.type, LossKind.UNKNOWN_BLOCK), reason, severity, index=index,
                          block=block.type)  # fmt: skip
+
+    def addressed(self, citations: Sequence[Citation], index: int) -> list[Citation]:
+        """Return the sources of a text that have an address, for wires that need one; others are a loss."""
+        found = [source for source in citations if source.url]
+        if len(found) < len(citations):
+            reason = "sources without an address: left out"
+            self.record_loss(LossKind.CITATIONS, reason, index=index, block="text")
+        return found
 
     def record_stop_reason_loss(self, stop_reason: StopReason, word: str) -> None:
         reason = f"the wire has no word for the stop reason {stop_reason}: {word!r} is sent"

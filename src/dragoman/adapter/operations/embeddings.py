@@ -142,7 +142,15 @@ def read_vector(value: Any) -> Vector:
 
     Raises MalformedReplyError for anything else, for an empty vector, and for NaN and infinity.
     """
-    vector = _decode_base64(value) if isinstance(value, str) else _decode_numbers(value)
+    if isinstance(value, str):
+        vector = _decode_base64(value)
+    elif not isinstance(value, list):
+        raise MalformedReplyError("a vector of the reply is neither a list of numbers nor base64")
+    else:
+        try:
+            vector = array("f", value)
+        except (TypeError, OverflowError):
+            raise MalformedReplyError("a vector of the reply holds something other than numbers") from None
     if not vector:
         raise MalformedReplyError("a vector of the reply is empty")
     if not is_finite(vector):
@@ -181,15 +189,6 @@ def _decode_base64(text: str) -> Vector:
     if sys.byteorder == "big":
         vector.byteswap()
     return vector
-
-
-def _decode_numbers(value: Any) -> Vector:
-    if not isinstance(value, list):
-        raise MalformedReplyError("a vector of the reply is neither a list of numbers nor base64")
-    try:
-        return array("f", value)
-    except (TypeError, OverflowError):
-        raise MalformedReplyError("a vector of the reply holds something other than numbers") from None
 
 
 EmbeddingInput = str | ImageBlock

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import FrameTooLargeError, MalformedReplyError
-from dragoman.adapter.replies.framing import Frame
+from dragoman.adapter.replies.framing import CappedDecoder, Frame
 from dragoman.adapter.wire import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
 
 EXCEPTION_PREFIX = "exception:"
@@ -25,46 +25,21 @@ _STRING, _BYTES = 7, 6
 _HEADER_VALUE_SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 
 
-class AwsEventStreamDecoder:
-    """Splits chunks into frames. The frames, and the error after them, do not depend on where the bytes are cut.
+class AwsEventStreamDecoder(CappedDecoder):
+    """AWS event streams. A message states its length, so an unfinished one at the end is truncated, and no frame.
 
     A frame has the name of its event, or the name of its error after `EXCEPTION_PREFIX`. Its data is the payload
     unchanged. Both checksums of a message are verified.
     """
 
     def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
+        super().__init__(frame_cap, body_cap)
         self._buffer = bytearray()
         self._needed = _PRELUDE.size
         self._total = 0
-        self._frame_cap = frame_cap
-        self._body_cap = body_cap
-        self._error: MalformedReplyError | None = None
 
-    def feed(self, chunk: bytes) -> list[Frame]:
-        """Return the frames that this chunk completes.
-
-        Raises FrameTooLargeError over either cap, and MalformedReplyError if a checksum or a message is invalid. The
-        frames before it are returned first; the next call raises.
-        """
-        frames: list[Frame] = []
-        if self._error is None:
-            try:
-                for frame in self._frames(chunk):
-                    frames.append(frame)  # noqa: PERF402 - what came before an error is kept
-            except MalformedReplyError as error:
-                self._error = error
-        if self._error is not None and not frames:
-            raise self._error
-        return frames
-
-    def finish(self) -> list[Frame]:
-        """Return nothing: a message states its length, so an unfinished one is truncated. Raises a pending error."""
-        if self._error is not None:
-            raise self._error
-        return []
-
-    def _frames(self, chunk: bytes) -> Iterator[Frame]:
-        room = self._body_cap - self._total
+    def _read(self, chunk: bytes, frames: list[Frame]) -> None:
+        room = self.body_cap - self._total
         self._total += len(chunk)
         self._buffer += chunk[:room] if len(chunk) > room else chunk
         start = 0
@@ -76,11 +51,14 @@ class AwsEventStreamDecoder:
                 message = bytes(memoryview(self._buffer)[start : start + self._needed])
                 start += self._needed
                 self._needed = _PRELUDE.size
-                yield _parse_message(message)
+                frames.append(_parse_message(message))
         finally:
             del self._buffer[:start]
         if len(chunk) > room:
-            raise FrameTooLargeError(f"the reply is over {self._body_cap} bytes: raise the body cap if that is meant")
+            raise FrameTooLargeError(f"the reply is over {self.body_cap} bytes: raise the body cap if that is meant")
+
+    def _flush(self, frames: list[Frame]) -> None:
+        return
 
     def _length(self, start: int) -> int:
         """Return the length of the message that begins there, from its prelude."""

@@ -4,8 +4,11 @@ Decoders keep or ignore what they do not know. They note its name in `provider_r
 value. The bus reports it with the reply, and ``dragoman doctor --drift`` counts it in the kept conversations.
 """
 
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock
@@ -45,6 +48,10 @@ class KnownNames:
     """Fields of the usage."""
     places: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Fields of the objects that the adapter notes whole, by the key of the note."""
+    reply: frozenset[str] = frozenset()
+    """Fields of a reply, for adapters that note what they do not know of it."""
+    request: frozenset[str] = frozenset()
+    """Fields of a reply that repeat the request."""
 
     def find_unknown(
         self, content: Iterable[ContentBlock], raw: Mapping[str, Any], usage: Mapping[str, Any]
@@ -65,6 +72,14 @@ class KnownNames:
         if native and not self.parts.issuperset(native):
             found.append(("part", [kind for kind in native if kind not in self.parts]))
         return found
+
+
+@cache
+def known_names(package: str) -> KnownNames:
+    """Return the names of an adapter's known_names.toml, which is read with its first reply."""
+    data = tomllib.loads(files(package).joinpath("known_names.toml").read_text(encoding="utf-8"))
+    places = {place: frozenset(names.split()) for place, names in data.pop("places", {}).items()}
+    return KnownNames(**{name: frozenset(names.split()) for name, names in data.items()}, places=places)
 
 
 def _fields_of_note(note: Any) -> Iterator[str]:

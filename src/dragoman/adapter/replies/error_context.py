@@ -2,14 +2,17 @@
 
 import math
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
-from dragoman.adapter import wirejson
+from dragoman.adapter import errors, wirejson
 from dragoman.adapter.errors import (
     UNREADABLE_ERRORS,
     AuthenticationError,
@@ -59,6 +62,18 @@ def class_for_status(status: int) -> type[ProviderError]:
     if status >= 500:
         return ServerError
     return InvalidRequestError if status >= 400 else UnclassifiedError
+
+
+@cache
+def error_words(package: str) -> Mapping[str, Mapping[str, type[ProviderError]]]:
+    """Return what a provider's words for errors mean, by table of the errors.toml of its adapter. The file is read with
+    the first error."""
+    data = tomllib.loads(files(package).joinpath("errors.toml").read_text(encoding="utf-8"))
+    return {
+        table: {word: getattr(errors, kind) for kind, words in classes.items() for word in words}
+        for table, classes in data.items()
+        if table != "rows"
+    }
 
 
 _MAX_SEARCHED = 2_000

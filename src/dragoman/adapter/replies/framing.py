@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dragoman.adapter.errors import FrameTooLargeError
+from dragoman.adapter.errors import FrameTooLargeError, MalformedReplyError
 from dragoman.adapter.wire import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
 from dragoman.canonical.events import StreamEvent, TextDelta, ThinkingDelta
 
@@ -121,7 +121,7 @@ class LineSplitter:
             raise FrameTooLargeError(f"one line of the reply is over {self._frame_cap} bytes")
 
 
-class _CappedDecoder(ABC):
+class CappedDecoder(ABC):
     """Turns chunks into frames. The frames, and the error after them, do not depend on where the bytes are cut.
 
     The frames before an error are returned first; the next call raises it.
@@ -131,16 +131,17 @@ class _CappedDecoder(ABC):
         self._frame_cap = frame_cap
         self.body_cap = body_cap
         """The most bytes of a whole body. More raises FrameTooLargeError."""
-        self._error: FrameTooLargeError | None = None
+        self._error: MalformedReplyError | None = None
         self._idle_lines = 0
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        """Return the frames that this chunk completes. Raises FrameTooLargeError over either cap."""
+        """Return the frames that this chunk completes. Raises FrameTooLargeError over either cap, and
+        MalformedReplyError for bytes that are not of the framing."""
         frames: list[Frame] = []
         if self._error is None:
             try:
                 self._read(chunk, frames)
-            except FrameTooLargeError as error:
+            except MalformedReplyError as error:
                 self._error = error
         return self._raise_or_return(frames)
 
@@ -177,7 +178,7 @@ class _CappedDecoder(ABC):
         """Add the frame that the end of the bytes leaves unfinished."""
 
 
-class SseDecoder(_CappedDecoder):
+class SseDecoder(CappedDecoder):
     """Server-sent events. Ids and retry times are ignored: no provider uses them."""
 
     def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
@@ -238,7 +239,7 @@ class SseDecoder(_CappedDecoder):
         return frame
 
 
-class NdjsonDecoder(_CappedDecoder):
+class NdjsonDecoder(CappedDecoder):
     """One JSON value a line; blank lines are skipped."""
 
     def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
@@ -265,7 +266,7 @@ _MARK_IN_CONTAINER = re.compile(rb'["{}\[\]]')
 _MARK_IN_SCALAR = re.compile(rb'["{}\[\],\s]')
 
 
-class JsonArrayDecoder(_CappedDecoder):
+class JsonArrayDecoder(CappedDecoder):
     """Splits a JSON array into frames, one for each element. A single value counts as an array of one.
 
     Only the start and the end of elements are parsed. Data outside of the array is a frame as well, so that the JSON

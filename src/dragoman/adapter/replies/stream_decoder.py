@@ -211,10 +211,8 @@ class StreamDecoder(ABC):
                 self._collect(self.read(frame), events)
                 if self.done:
                     break
-        except DragomanError as error:
+        except (DragomanError, *MALFORMED_ERRORS) as error:
             events += self.fail(error)
-        except MALFORMED_ERRORS as error:
-            events += self.fail(self._malformed_error(error))
         return events
 
     def _is_document(self, document: Document, chunk: bytes) -> bool:
@@ -239,17 +237,20 @@ class StreamDecoder(ABC):
                 self.message, self.done = self._document.message, True
             if not self.done:
                 self._collect(self.end(), events)
-        except DragomanError as error:
+        except (DragomanError, *MALFORMED_ERRORS) as error:
             events += self.fail(error)
-        except MALFORMED_ERRORS as error:
-            events += self.fail(self._malformed_error(error))
         return events
 
-    def fail(self, error: DragomanError) -> list[StreamEvent]:
-        """End the stream with an error and the partial message."""
+    def fail(self, error: Exception) -> list[StreamEvent]:
+        """End the stream with an error and the partial message. An error of the reading shows a malformed reply."""
         if self.done:
             return []
         self.done = True
+        if not isinstance(error, DragomanError):
+            reason = f"the stream does not follow the protocol: {type(error).__name__}: {error}"
+            malformed = MalformedReplyError(reason, provider=self.provider)
+            malformed.__cause__ = error
+            error = malformed
         cancelled = isinstance(error, ProviderError) and error.error_class == "cancelled"
         if isinstance(error, ProviderError) and error.provider is None:
             error.provider = self.provider
@@ -286,14 +287,6 @@ class StreamDecoder(ABC):
             raise MalformedReplyError(f"the name of a tool is over {MAX_NAME} characters", provider=self.provider)
         if self._tool_starts > MAX_CALLS:
             raise MalformedReplyError(f"the reply calls tools over {MAX_CALLS} times", provider=self.provider)
-
-    def _malformed_error(self, error: Exception) -> MalformedReplyError:
-        malformed = MalformedReplyError(
-            f"the stream does not follow the protocol: {type(error).__name__}: {error}",
-            provider=self.provider,
-        )
-        malformed.__cause__ = error
-        return malformed
 
 
 class WholeReplyDecoder(StreamDecoder):

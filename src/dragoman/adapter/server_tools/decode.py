@@ -7,8 +7,6 @@ be read stays a tool of its provider alone.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
 from dragoman.adapter.server_tools.encode import BY_PROVIDER
 from dragoman.adapter.server_tools.table import ServerToolTable, ToolRow
 from dragoman.adapter.wirejson import split_path
@@ -38,10 +36,6 @@ _KINDS: Mapping[str, type[ServerTool]] = {
 }  # fmt: skip
 
 
-class _UnreadableError(Exception):
-    """A setting has a value that has no common form."""
-
-
 def recognize_tool(tool: ToolDefinition, table: ServerToolTable, provider: str, model: str) -> ToolDefinition:
     """Return the value for a tool that was read from a request; the tool itself if it has none."""
     native = (tool.provider_raw or {}).get("native")
@@ -52,7 +46,7 @@ def recognize_tool(tool: ToolDefinition, table: ServerToolTable, provider: str, 
         if row is not None and row.entry is not None and _matches(row, native):
             try:
                 return _read(kind, row, native, tool, provider)
-            except (_UnreadableError, ValidationError):
+            except ValueError:  # a setting has a value that has no common form, or that the tool does not take
                 return tool
     return tool
 
@@ -96,7 +90,7 @@ def _read_setting(row: ToolRow, name: str, value: Any, provider: str) -> Any:
     if name in row.shapes:
         reader = _READERS.get(row.shapes[name])
         if reader is None:
-            raise _UnreadableError
+            raise ValueError("a setting without a common form")
         return reader(value)
     if name in row.words:
         return next((ours for ours, theirs in row.words[name].items() if theirs == value), None)
@@ -127,7 +121,7 @@ def _read_approval(value: Any) -> Any:
         case {"always": {"tool_names": [*names]}} if len(value) == 1:
             return names
         case _:
-            raise _UnreadableError
+            raise ValueError("a setting without a common form")
 
 
 def _read_network(value: Any) -> Any:
@@ -137,16 +131,12 @@ def _read_network(value: Any) -> Any:
         case {"type": "allowlist", "allowed_domains": [*domains]}:
             return domains
         case _:
-            raise _UnreadableError
-
-
-def _read_timestamp(value: Any) -> Any:
-    return str(value)[:10]
+            raise ValueError("a setting without a common form")
 
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "approval": _read_approval,
     "network_policy": _read_network,
-    "timestamp": _read_timestamp,
+    "timestamp": lambda value: str(value)[:10],
 }
 """How the shapes are read that have a common form."""

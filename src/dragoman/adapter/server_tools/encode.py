@@ -100,23 +100,54 @@ class ToolsOfRequest:
     def _encode(self, tool: ServerTool, words: Collection[str]) -> ToolDefinition | None:
         """Return the provider's own object, or a function of the program; None if it is in another field, or left
         out."""
-        if isinstance(tool, ClientTool) and is_function(tool, self.table, self.model):
-            return _as_function(tool)
-        if isinstance(tool, CustomTool) and tool.provider_raw and self.table.find(tool.WORD, self.model) is None:
-            return self._as_unrestricted_function(tool)
-        encoded = encode_server_tool(tool, self.table, self.provider, self.model, self.record_loss, words)
-        if encoded is None:
-            return None
-        if encoded.body:
-            self.fields.append(encoded.body)
-        self.headers += encoded.headers.items()
-        if encoded.entry is None:
-            return None
         row = self.table.find(tool.WORD, self.model)
+        if isinstance(tool, ClientTool) and row is None:
+            if tool.input_schema.get("properties") and not tool.RESTRICTING & tool.settings().keys():
+                return _as_function(tool)
+            if isinstance(tool, CustomTool) and tool.provider_raw:
+                return self._as_unrestricted_function(tool)
+        try:
+            entry = self._encode_native(tool, row, words)
+        except UnsupportedToolError as error:
+            if tool.required:
+                raise
+            self.record_loss(f"{error.args[0]}: left out", Severity.WARNING)
+            return None
+        if entry is None:
+            return None
         if row is not None and row.call and isinstance(tool, ClientTool):
             self.native_calls[row.call.replace("{name}", tool.name)] = tool.name
-        raw = {"by": self.provider, "native": encoded.entry}
+        raw = {"by": self.provider, "native": entry}
         return ToolDefinition(name=tool.name, description=tool.description, provider_raw=raw)
+
+    def _encode_native(self, tool: ServerTool, row: ToolRow | None, words: Collection[str]) -> dict[str, Any] | None:
+        """Return the provider's own object, and add what else the tool needs to the request; None if it is in another
+        field. ``words`` are those of all tools.
+
+        Raises UnsupportedToolError if the model lacks the tool, or a setting that restricts it.
+        """
+        if isinstance(tool, ProviderTool):
+            if tool.provider != self.provider:
+                raise _absent(tool, f"{tool.name} runs at {tool.provider} only")
+            return dict(tool.native)
+        if row is None:
+            what = tool.WORD if tool.name == tool.WORD else f"{tool.WORD} ({tool.name})"
+            where = f"; {self.table.absent}" if self.table.absent else ""
+            raise _absent(tool, f"{self.provider}:{self.model} has no {what}{where}", self.provider, self.model)
+        if missing := _missing_settings(tool, row, self.provider):
+            reason = f"{tool.name}: {self.provider} needs {missing}"
+            raise UnsupportedToolError(reason, provider=self.provider, model=self.model)
+        if row.part_of:
+            self.record_loss(f"{tool.name}: {self.provider} does this as a part of {row.part_of}", Severity.INFO)
+        entry = None if row.part_of in words else deepcopy(row.entry)
+        encoder = _SettingEncoder(self, tool, row, entry, deepcopy(row.body))
+        for name, value in tool.settings().items():
+            encoder.encode(name, value)
+        if encoder.body:
+            self.fields.append(encoder.body)
+        self.headers += row.headers.items()
+        own = tool.extra.get(self.provider)
+        return merge_fields(entry, own, lambda *_: None) if own and entry is not None else entry
 
     def _as_unrestricted_function(self, tool: CustomTool) -> ToolDefinition:
         """Return a tool with a grammar as a function. The grammar restricts nothing there, so the description holds
@@ -169,156 +200,80 @@ def add_fields(body: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, 
     return merged
 
 
-RecordToolLoss = Callable[[str, Severity], None]
-
-
-@dataclass(slots=True)
-class EncodedTool:
-    """What one tool adds to a request: its object in the list of tools, fields of the body, and headers."""
-
-    entry: dict[str, Any] | None
-    body: dict[str, Any] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-def encode_server_tool(
-    tool: ServerTool,
-    table: ServerToolTable,
-    provider: str,
-    model: str,
-    record_loss: RecordToolLoss,
-    words: Collection[str] = (),
-) -> EncodedTool | None:
-    """Return what the tool adds to a request; None if it is left out. ``words`` are those of all tools.
-
-    Raises UnsupportedToolError if the model lacks the tool, or a setting that restricts it.
-    """
-    if isinstance(tool, ProviderTool):
-        if tool.provider == provider:
-            return EncodedTool(dict(tool.native))
-        _leave_out(tool, f"{tool.name} runs at {tool.provider} only", record_loss)
-        return None
-    row = table.find(tool.WORD, model)
-    if row is not None and (missing := _missing_settings(tool, row, provider)):
-        reason = f"{tool.name}: {provider} needs {missing}"
-        if not tool.required:
-            _leave_out(tool, reason, record_loss)
-            return None
-        raise UnsupportedToolError(reason, provider=provider, model=model)
-    if row is None:
-        what = tool.WORD if tool.name == tool.WORD else f"{tool.WORD} ({tool.name})"
-        where = f"; {table.absent}" if table.absent else ""
-        _leave_out(tool, f"{provider}:{model} has no {what}{where}", record_loss, provider, model)
-        return None
-    if row.part_of:
-        record_loss(f"{tool.name}: {provider} does this as a part of {row.part_of}", Severity.INFO)
-    encoded = EncodedTool(None if row.part_of in words else deepcopy(row.entry), deepcopy(row.body), row.headers)
-    try:
-        _ToolEncoder(tool, row, provider, model, record_loss, encoded).encode()
-    except UnsupportedToolError as error:
-        if tool.required:
-            raise
-        _leave_out(tool, error.args[0], record_loss)
-        return None
-    if (own := tool.extra.get(provider)) and encoded.entry is not None:
-        encoded.entry = merge_fields(encoded.entry, own, lambda *_: None)
-    return encoded
-
-
-def is_function(tool: ClientTool, table: ServerToolTable, model: str) -> bool:
-    """Whether the model gets the tool as an ordinary function, without a loss."""
-    plain = "properties" in tool.input_schema and not tool.RESTRICTING & tool.settings().keys()
-    return plain and bool(tool.input_schema["properties"]) and table.find(tool.WORD, model) is None
-
-
-def _leave_out(tool: ServerTool, reason: str, record_loss: RecordToolLoss, provider: str = "", model: str = "") -> None:
+def _absent(tool: ServerTool, reason: str, provider: str = "", model: str = "") -> UnsupportedToolError:
+    """Return the error of a tool that the model lacks."""
     if tool.required:
         found = providers_with(tool.WORD)
         advice = f" (providers that have it: {', '.join(found)})" if found else ""
-        raise UnsupportedToolError(f"{reason}{advice}; required=False leaves it out", provider=provider, model=model)
-    record_loss(f"{reason}: left out", Severity.WARNING)
+        reason = f"{reason}{advice}; required=False leaves it out"
+    return UnsupportedToolError(reason, provider=provider, model=model)
 
 
 def _missing_settings(tool: ServerTool, row: ToolRow, provider: str) -> str:
     settings = tool.settings()
-    lacking = [name for name in row.needed if not _for_provider(settings.get(name), provider)]
+    needed = ((name, settings.get(name)) for name in row.needed)
+    lacking = [name for name, value in needed if not (value.get(provider) if isinstance(value, Mapping) else value)]
     if lacking:
         return " and ".join(lacking)
     some = [name for name in row.together if name in settings]
     return "" if not some or len(some) == len(row.together) else f"all of {', '.join(row.together)}"
 
 
-def _for_provider(value: Any, provider: str) -> Any:
-    """Return the value for the provider of a setting that is given by provider."""
-    return value.get(provider) if isinstance(value, Mapping) else value
-
-
-def _lacks(tool: ServerTool, setting: str, provider: str, model: str, why: str = "") -> UnsupportedToolError:
-    reason = why or f"{provider}:{model} has no such setting"
-    return UnsupportedToolError(
-        f"{tool.name}: {setting} restricts the tool, and {reason}: remove it, or choose another model",
-        provider=provider,
-        model=model,
-    )
-
-
 @dataclass(slots=True)
-class _ToolEncoder:
+class _SettingEncoder:
+    """Writes the settings of one tool: into its own object, if it has one, and into fields of the body."""
+
+    request: ToolsOfRequest
     tool: ServerTool
     row: ToolRow
-    provider: str
-    model: str
-    record_loss: RecordToolLoss
-    encoded: EncodedTool
+    entry: dict[str, Any] | None
+    body: dict[str, Any]
 
-    def encode(self) -> None:
-        for name, value in self.tool.settings().items():
-            self._encode_setting(name, value)
-
-    def _encode_setting(self, name: str, value: Any) -> None:
-        row = self.row
-        by_provider = name in BY_PROVIDER
-        if by_provider and (value := value.get(self.provider)) is None:
+    def encode(self, name: str, value: Any) -> None:
+        row, provider = self.row, self.request.provider
+        if name in BY_PROVIDER and (value := value.get(provider)) is None:
             return
-        given = row.given.get(name, ())
-        if value in given:
+        if value in row.given.get(name, ()):
             return
         path = row.fields.get(name)
         if (limit := row.limits.get(name)) is not None and len(value) > limit:
-            raise _lacks(self.tool, name, self.provider, self.model, f"{self.provider} takes {limit} at most")
+            raise self._lacks(name, f"{provider} takes {limit} at most")
         if isinstance(value, str) and (choice := row.choices.get(name, {}).get(value)) is not None:
             self._assign_all(choice)
             return
         if name in row.words:
             words = row.words[name]
             if str(value) not in words:
-                self._leave_setting_out(name, f"{value!r} is none of {', '.join(words)}")
+                self._leave_out(name, f"{value!r} is none of {', '.join(words)}")
                 return
             value = words[str(value)]
         if path is None:
-            self._leave_setting_out(name)
+            self._leave_out(name)
             return
         if reason := row.approximate.get(name):
-            self.record_loss(f"{self.tool.name}: {name}: {reason}", Severity.INFO)
+            self.request.record_loss(f"{self.tool.name}: {name}: {reason}", Severity.INFO)
         shape = SHAPES.get(row.shapes.get(name, ""))
         try:
             values = shape(path, value) if shape else {path: _to_json(value)}
         except (KeyError, TypeError):
-            self._leave_setting_out(name, "the value has no form on this wire")
+            self._leave_out(name, "the value has no form on this wire")
             return
         self._assign_all(values)
         self._assign_all(row.along.get(name, {}))
 
-    def _leave_setting_out(self, name: str, why: str = "") -> None:
+    def _leave_out(self, name: str, why: str = "") -> None:
+        why = why or f"{self.request.provider}:{self.request.model} has no such setting"
         if name in self.tool.RESTRICTING:
-            raise _lacks(self.tool, name, self.provider, self.model, why)
-        reason = why or f"{self.provider}:{self.model} has no such setting"
-        self.record_loss(f"{self.tool.name}: {name}: {reason}", Severity.INFO)
+            raise self._lacks(name, why)
+        self.request.record_loss(f"{self.tool.name}: {name}: {why}", Severity.INFO)
+
+    def _lacks(self, name: str, why: str) -> UnsupportedToolError:
+        reason = f"{self.tool.name}: {name} restricts the tool, and {why}: remove it, or choose another model"
+        return UnsupportedToolError(reason, provider=self.request.provider, model=self.request.model)
 
     def _assign_all(self, values: Mapping[str, Any]) -> None:
         for path, value in values.items():
-            in_body = path.startswith("/")
-            target = self.encoded.body if in_body else self.encoded.entry
+            target = self.body if path.startswith("/") else self.entry
             if target is not None:
                 assign_deep(target, path.removeprefix("/"), value)
 
