@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
-from dragoman.adapter.errors import DragomanError
+from dragoman.adapter.contract import AdapterOptions, Endpoint
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.requests.option_table import read_options
@@ -20,11 +19,6 @@ from dragoman_adapters.anthropic import decode, encode, errors
 from dragoman_adapters.anthropic.options import CONVERSATION, decode_options
 
 if TYPE_CHECKING:
-    from dragoman.adapter.answers.reply_writer import ReplyWriter
-    from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
-    from dragoman.adapter.operations.batch_api import BatchApi
-    from dragoman.adapter.operations.service_api import ServiceApi
-    from dragoman.adapter.replies.stream_decoder import StreamDecoder
     from dragoman.adapter.requests.request_reader import HistoryReader
 
 
@@ -52,18 +46,12 @@ class AnthropicAdapter(WireAdapter):
     instruction_fields: ClassVar[tuple[str, ...]] = ("system",)
     marks_cache: ClassVar[bool] = True
     cites_documents: ClassVar[bool] = True
-
-    @property
-    def batch_api(self) -> "BatchApi | None":
-        from dragoman_adapters.anthropic.batch import AnthropicBatchApi  # imported late: few programs submit batches
-
-        return AnthropicBatchApi(self.provider, self.model)
-
-    @property
-    def services(self) -> "ServiceApi":
-        from dragoman_adapters.anthropic.services import AnthropicServiceApi  # imported late: few programs use them
-
-        return AnthropicServiceApi(self.provider, self.model)
+    batch_api_at: ClassVar[str] = "dragoman_adapters.anthropic.batch:AnthropicBatchApi"
+    services_at: ClassVar[str] = "dragoman_adapters.anthropic.services:AnthropicServiceApi"
+    decoder_at: ClassVar[str] = "dragoman_adapters.anthropic.stream:AnthropicStreamDecoder"
+    encode_reply_at: ClassVar[str] = "dragoman_adapters.anthropic.encode_reply:encode_reply"
+    encode_error_at: ClassVar[str] = "dragoman_adapters.anthropic.encode_reply:encode_error"
+    reply_encoder_at: ClassVar[str] = "dragoman_adapters.anthropic.encode_stream:MessagesStreamEncoder"
 
     def compaction_options(self, options: AdapterOptions, instructions: str | None) -> AdapterOptions | None:
         return encode.compaction_options(options, self.provider, instructions)
@@ -113,43 +101,14 @@ class AnthropicAdapter(WireAdapter):
 
     decode_error = staticmethod(errors.decode_error)
 
-    def decoder(self, context: RequestContext) -> "StreamDecoder":
-        from dragoman_adapters.anthropic.stream import AnthropicStreamDecoder  # imported late: only streams need it
-
-        return AnthropicStreamDecoder(self.provider, context)
-
-    def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
-        from dragoman_adapters.anthropic.encode_reply import encode_reply  # imported late: only servers write replies
-
-        return encode_reply(message, writer)
-
-    def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
-        from dragoman_adapters.anthropic.encode_reply import encode_error  # imported late: only servers write replies
-
-        return encode_error(error, context, self.provider)
-
-    def reply_encoder(self, context: RequestContext) -> "ReplyStreamEncoder":
-        from dragoman.adapter.answers.reply_writer import ReplyWriter  # imported late: only servers write replies
-        from dragoman_adapters.anthropic.encode_stream import MessagesStreamEncoder
-
-        return MessagesStreamEncoder(ReplyWriter.for_stream(self.provider, self.model, context))
-
 
 class _CloudAdapter(AnthropicAdapter):
     """The same wire in the clouds of others: batches, files and lists of models are Anthropic's own alone."""
 
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.anthropic", "models.toml", "clouds.toml")
     client_wire: ClassVar[str] = ""
-
-    @property
-    def batch_api(self) -> "BatchApi | None":
-        return None
-
-    @property
-    def services(self) -> "ServiceApi":
-        from dragoman_adapters.anthropic.services import CloudServiceApi  # imported late: few programs use them
-
-        return CloudServiceApi(self.provider, self.model)
+    batch_api_at: ClassVar[str] = ""
+    services_at: ClassVar[str] = "dragoman_adapters.anthropic.services:CloudServiceApi"
 
 
 class AnthropicVertexAdapter(_CloudAdapter):
@@ -165,12 +124,7 @@ class AnthropicVertexAdapter(_CloudAdapter):
         "dragoman_adapters.anthropic", "server_tools_clouds.toml", ("vertex",)
     )
     telemetry_name: ClassVar[str] = "gcp.vertex_ai"
-
-    @property
-    def services(self) -> "ServiceApi":
-        from dragoman_adapters.anthropic.services import VertexServiceApi  # imported late: few programs use them
-
-        return VertexServiceApi(self.provider, self.model)
+    services_at: ClassVar[str] = "dragoman_adapters.anthropic.services:VertexServiceApi"
 
     def request_path(self, options: AdapterOptions) -> str:
         operation = "streamRawPredict" if options.stream else "rawPredict"

@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
+from dragoman.adapter.contract import AdapterOptions, Endpoint
 from dragoman.adapter.facts.capabilities import MAX_KNOWN_MODELS, AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.requests.request_builder import RequestBuilder
@@ -25,9 +25,6 @@ from dragoman_adapters.bedrock.endpoint import ENDPOINT, TELEMETRY_NAME
 from dragoman_adapters.bedrock.options import decode_options
 
 if TYPE_CHECKING:
-    from dragoman.adapter.operations.embeddings import EmbeddingAdapter
-    from dragoman.adapter.operations.service_api import ServiceApi
-    from dragoman.adapter.replies.stream_decoder import StreamDecoder
     from dragoman.adapter.requests.request_reader import HistoryReader
 
 _EVENT_STREAM = "application/vnd.amazon.eventstream"
@@ -58,22 +55,13 @@ class BedrockAdapter(WireAdapter):
     marks_cache: ClassVar[bool] = True
     cites_documents: ClassVar[bool] = True
     telemetry_name: ClassVar[str] = TELEMETRY_NAME
+    services_at: ClassVar[str] = "dragoman_adapters.bedrock.services:BedrockServiceApi"
+    embeddings_at: ClassVar[str] = "dragoman_adapters.bedrock.embeddings:BedrockEmbeddings"
+    decoder_at: ClassVar[str] = "dragoman_adapters.bedrock.stream:BedrockStreamDecoder"
 
     @property
     def capabilities(self) -> AdapterCapabilities:
         return _find_capabilities(self.model)
-
-    @property
-    def services(self) -> "ServiceApi":
-        from dragoman_adapters.bedrock.services import BedrockServiceApi  # imported late: few programs use them
-
-        return BedrockServiceApi(self.provider, self.model)
-
-    @property
-    def embeddings(self) -> "EmbeddingAdapter":
-        from dragoman_adapters.bedrock.embeddings import BedrockEmbeddings  # imported late: few programs embed
-
-        return BedrockEmbeddings(self.provider, self.model, self.error)
 
     def request_path(self, options: AdapterOptions) -> str:
         form = detect_format(options.extra.get(self.provider, {}))
@@ -108,11 +96,6 @@ class BedrockAdapter(WireAdapter):
         return decode.decode_tools(native, self.provider), decode_options(native, self.target, reader.context)
 
     decode_error = staticmethod(errors.decode_reply_error)
-
-    def decoder(self, context: RequestContext) -> "StreamDecoder":
-        from dragoman_adapters.bedrock.stream import BedrockStreamDecoder  # imported late: only streams need it
-
-        return BedrockStreamDecoder(self.provider, context)
 
 
 def __getattr__(name: str) -> type[WireAdapter]:

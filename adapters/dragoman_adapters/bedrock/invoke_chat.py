@@ -6,7 +6,7 @@ without the model and the switch of a stream, which are in the path; a stream wr
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
@@ -27,10 +27,6 @@ from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_chat.stream import ChatStreamDecoder
 
-if TYPE_CHECKING:
-    from dragoman.adapter.operations.embeddings import EmbeddingAdapter
-    from dragoman.adapter.operations.service_api import ServiceApi
-
 _METRICS = "amazon-bedrock-invocationMetrics"
 """The field of the last chunk with Bedrock's own counts."""
 
@@ -47,19 +43,11 @@ class BedrockInvokeAdapter(ChatAdapter):
     client_wire: ClassVar[str] = ""
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters", "compatible/models.toml", "bedrock/invoke.toml")
     server_tools: ClassVar[ServerToolTable] = EMPTY_TABLE
+    services_at: ClassVar[str] = "dragoman_adapters.bedrock.services:BedrockServiceApi"
+    embeddings_at: ClassVar[str] = ""
+    encode_error_at: ClassVar[str] = ""
     encode_reply = WireAdapter.encode_reply
-    encode_error = WireAdapter.encode_error
     reply_encoder = WireAdapter.reply_encoder
-
-    @property
-    def services(self) -> "ServiceApi":
-        from dragoman_adapters.bedrock.services import BedrockServiceApi  # imported late: few programs use them
-
-        return BedrockServiceApi(self.provider, self.model)
-
-    @property
-    def embeddings(self) -> "EmbeddingAdapter | None":  # type: ignore[override]
-        return None
 
     def request_path(self, options: AdapterOptions) -> str:
         return request_path(self.model, BodyFormat.MESSAGES, stream=options.stream)

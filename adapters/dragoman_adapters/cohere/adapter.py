@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
+from dragoman.adapter.contract import AdapterOptions, Endpoint
 from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.tools import ToolDefinition
@@ -10,9 +10,6 @@ from dragoman_adapters.cohere import decode, encode, errors
 from dragoman_adapters.cohere.options import decode_options
 
 if TYPE_CHECKING:
-    from dragoman.adapter.operations.embeddings import EmbeddingAdapter
-    from dragoman.adapter.operations.service_api import ServiceApi
-    from dragoman.adapter.replies.stream_decoder import StreamDecoder
     from dragoman.adapter.requests.request_reader import HistoryReader
 
 
@@ -27,18 +24,9 @@ class CohereAdapter(WireAdapter):
     )
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.cohere")
     path: ClassVar[str] = "/v2/chat"
-
-    @property
-    def services(self) -> "ServiceApi":
-        from dragoman_adapters.cohere.services import CohereServiceApi  # imported late: few programs use them
-
-        return CohereServiceApi(self.provider, self.model)
-
-    @property
-    def embeddings(self) -> "EmbeddingAdapter":
-        from dragoman_adapters.cohere.embeddings import CohereEmbeddings  # imported late: few programs embed
-
-        return CohereEmbeddings(self.provider, self.model, self.error)
+    services_at: ClassVar[str] = "dragoman_adapters.cohere.services:CohereServiceApi"
+    embeddings_at: ClassVar[str] = "dragoman_adapters.cohere.embeddings:CohereEmbeddings"
+    decoder_at: ClassVar[str] = "dragoman_adapters.cohere.stream:CohereStreamDecoder"
 
     encode_body = staticmethod(encode.encode_body)
 
@@ -51,8 +39,3 @@ class CohereAdapter(WireAdapter):
         return decode.decode_tools(native, self.provider), decode_options(native, self.target, reader.context)
 
     decode_error = staticmethod(errors.decode_error)
-
-    def decoder(self, context: RequestContext) -> "StreamDecoder":
-        from dragoman_adapters.cohere.stream import CohereStreamDecoder  # imported late: only streams need it
-
-        return CohereStreamDecoder(self.provider, context)

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
-from dragoman.adapter.errors import DragomanError
+from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, load_part
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
@@ -21,11 +20,10 @@ from dragoman_adapters.google import decode, decode_messages, encode, errors
 from dragoman_adapters.google.options import decode_options
 
 if TYPE_CHECKING:
-    from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.operations.embeddings import EmbeddingAdapter
-    from dragoman.adapter.operations.service_api import ServiceApi
     from dragoman.adapter.requests.request_reader import HistoryReader
+    from dragoman_adapters.google.embeddings import GoogleEmbeddings
 
 
 class GoogleAdapter(WireAdapter):
@@ -46,6 +44,10 @@ class GoogleAdapter(WireAdapter):
     instruction_fields: ClassVar[tuple[str, ...]] = ("systemInstruction", "system_instruction")
     telemetry_name: ClassVar[str] = "gcp.gemini"
     telemetry_operation: ClassVar[str] = "generate_content"
+    services_at: ClassVar[str] = "dragoman_adapters.google.services:GoogleServiceApi"
+    embeddings_at: ClassVar[str] = "dragoman_adapters.google.embeddings:GoogleEmbeddings"
+    encode_reply_at: ClassVar[str] = "dragoman_adapters.google.encode_reply:encode_reply"
+    encode_error_at: ClassVar[str] = "dragoman_adapters.google.encode_reply:encode_error"
     resource: ClassVar[str] = "/v1beta/models/"
     """The path before a model's name."""
     resources: ClassVar[Mapping[str, str]] = {"models/": "/v1beta/models/", "tunedModels/": "/v1beta/tunedModels/"}
@@ -74,16 +76,9 @@ class GoogleAdapter(WireAdapter):
         return {"by": cls.provider, "blocks": notes} if notes else None
 
     @property
-    def services(self) -> "ServiceApi":
-        from dragoman_adapters.google.services import GoogleServiceApi  # imported late: few programs use them
-
-        return GoogleServiceApi(self.provider, self.model)
-
-    @property
     def embeddings(self) -> "EmbeddingAdapter":
-        from dragoman_adapters.google.embeddings import GoogleEmbeddings  # imported late: few programs embed
-
-        return GoogleEmbeddings(self.provider, self.model, self.error, self.model_path)
+        kind: type[GoogleEmbeddings] = load_part(self.embeddings_at)
+        return kind(self.provider, self.model, self.error, self.model_path)
 
     def request_path(self, options: AdapterOptions) -> str:
         """Return the path of a request. Without ``alt=sse`` a stream comes as one JSON array."""
@@ -146,16 +141,6 @@ class GoogleAdapter(WireAdapter):
 
         return GoogleStreamDecoder(self.provider, context, self.capabilities.wire)
 
-    def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
-        from dragoman_adapters.google.encode_reply import encode_reply  # imported late: only servers write replies
-
-        return encode_reply(message, writer)
-
-    def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
-        from dragoman_adapters.google.encode_reply import encode_error  # imported late: only servers write replies
-
-        return encode_error(error, self.provider)
-
     def reply_encoder(self, context: RequestContext) -> "ReplyStreamEncoder":
         from dragoman.adapter.answers.reply_writer import ReplyWriter  # imported late: only servers write replies
         from dragoman_adapters.google.encode_stream import GenerateContentStreamEncoder, JsonArrayStreamEncoder
@@ -185,17 +170,7 @@ class VertexAdapter(GoogleAdapter):
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.google", "models.toml", "vertex.toml")
     server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.google", keys=("vertex",))
     telemetry_name: ClassVar[str] = "gcp.vertex_ai"
+    services_at: ClassVar[str] = "dragoman_adapters.google.services:VertexServiceApi"
+    embeddings_at: ClassVar[str] = "dragoman_adapters.google.embeddings:VertexEmbeddings"
     resource: ClassVar[str] = "/publishers/google/models/"
     resources: ClassVar[Mapping[str, str]] = {"models/": "/publishers/google/models/", "endpoints/": "/endpoints/"}
-
-    @property
-    def services(self) -> "ServiceApi":
-        from dragoman_adapters.google.services import VertexServiceApi  # imported late: few programs use them
-
-        return VertexServiceApi(self.provider, self.model)
-
-    @property
-    def embeddings(self) -> "EmbeddingAdapter":
-        from dragoman_adapters.google.embeddings import VertexEmbeddings  # imported late: few programs embed
-
-        return VertexEmbeddings(self.provider, self.model, self.error, self.model_path)

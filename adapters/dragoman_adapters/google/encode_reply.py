@@ -14,6 +14,7 @@ from dragoman.adapter.answers.error_writer import (
     own_fields,
 )
 from dragoman.adapter.answers.reply_writer import ReplyWriter, is_runnable
+from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import (
     AuthenticationError,
     ContextOverflowError,
@@ -265,7 +266,7 @@ def encode_usage(usage: TokenUsage, *, is_own: bool) -> dict[str, Any]:
     }
 
 
-def encode_error(error: DragomanError, provider: str) -> WireResponse:
+def encode_error(error: DragomanError, context: RequestContext, provider: str) -> WireResponse:
     """Encode an error with its status."""
     status = error_status(error, find_row(error, ERRORS), provider)
     return WireResponse(status, wirejson.dumps(error_body(error, provider, status)), error_headers(error))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
+from dragoman.adapter.contract import AdapterOptions, Endpoint
 from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.operations.operation import get_request, post_request
 from dragoman.adapter.requests.prepare import prepare_request
@@ -20,8 +20,6 @@ from dragoman_adapters.google_interactions import decode, encode, errors
 from dragoman_adapters.google_interactions.options import decode_options
 
 if TYPE_CHECKING:
-    from dragoman.adapter.operations.service_api import ServiceApi
-    from dragoman.adapter.replies.stream_decoder import StreamDecoder
     from dragoman.adapter.requests.request_reader import HistoryReader
 
 
@@ -41,12 +39,8 @@ class InteractionsAdapter(WireAdapter):
     history_field: ClassVar[str] = "input"
     instruction_fields: ClassVar[tuple[str, ...]] = ("system_instruction",)
     telemetry_name: ClassVar[str] = "gcp.gemini"
-
-    @property
-    def services(self) -> "ServiceApi":
-        from dragoman_adapters.google.services import InteractionsServiceApi  # imported late: few programs use them
-
-        return InteractionsServiceApi(self.provider, self.model)
+    services_at: ClassVar[str] = "dragoman_adapters.google.services:InteractionsServiceApi"
+    decoder_at: ClassVar[str] = "dragoman_adapters.google_interactions.stream:InteractionsStreamDecoder"
 
     def prepare(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
@@ -97,10 +91,3 @@ class InteractionsAdapter(WireAdapter):
         return tools, decode_options(native, self.target, reader.context, covered)
 
     decode_error = staticmethod(errors.decode_error)
-
-    def decoder(self, context: RequestContext) -> "StreamDecoder":
-        from dragoman_adapters.google_interactions.stream import (
-            InteractionsStreamDecoder,
-        )  # imported late: only streams need it
-
-        return InteractionsStreamDecoder(self.provider, context)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
+from dragoman.adapter.contract import AdapterOptions, Endpoint
 from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.tools import ToolDefinition
@@ -10,7 +10,6 @@ from dragoman_adapters.local import decode, encode, errors
 from dragoman_adapters.local.options import decode_options
 
 if TYPE_CHECKING:
-    from dragoman.adapter.replies.stream_decoder import StreamDecoder
     from dragoman.adapter.requests.request_reader import HistoryReader
 
 
@@ -22,6 +21,7 @@ class LocalAdapter(WireAdapter):
     transport: ClassVar[str] = "local"
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.local")
     path: ClassVar[str] = "/chat"
+    decoder_at: ClassVar[str] = "dragoman_adapters.local.stream:LocalStreamDecoder"
 
     encode_body = staticmethod(encode.encode_body)
 
@@ -34,8 +34,3 @@ class LocalAdapter(WireAdapter):
         return decode.decode_tools(native), decode_options(native, self.target, reader.context)
 
     decode_error = staticmethod(errors.decode_error)
-
-    def decoder(self, context: RequestContext) -> "StreamDecoder":
-        from dragoman_adapters.local.stream import LocalStreamDecoder  # imported late: only streams need it
-
-        return LocalStreamDecoder(self.provider, context)

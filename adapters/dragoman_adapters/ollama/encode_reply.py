@@ -14,6 +14,7 @@ from dragoman.adapter.answers.error_writer import (
     find_row,
 )
 from dragoman.adapter.answers.reply_writer import ReplyWriter, is_runnable
+from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import (
     ContextOverflowError,
     DragomanError,
@@ -174,7 +175,7 @@ def format_time(time: datetime) -> str:
     return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def encode_error(error: DragomanError, provider: str) -> WireResponse:
+def encode_error(error: DragomanError, context: RequestContext, provider: str) -> WireResponse:
     """Encode an error with its status."""
     status = error_status(error, find_row(error, ERRORS), provider)
     return WireResponse(status, wirejson.dumps(error_body(error)), error_headers(error))

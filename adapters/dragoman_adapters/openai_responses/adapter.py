@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
-from dragoman.adapter.errors import DragomanError
+from dragoman.adapter.contract import AdapterOptions, Endpoint
 from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.operations.operation import get_request, post_request
 from dragoman.adapter.replies.error_context import ErrorContext
@@ -22,12 +21,8 @@ from dragoman_adapters.openai_responses import decode, encode, errors
 from dragoman_adapters.openai_responses.options import CONVERSATION, decode_options
 
 if TYPE_CHECKING:
-    from dragoman.adapter.answers.reply_writer import ReplyWriter
-    from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.operations.batch_api import BatchApi
-    from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
-    from dragoman.adapter.replies.stream_decoder import StreamDecoder
     from dragoman.adapter.requests.request_reader import HistoryReader
 
 
@@ -55,6 +50,11 @@ class ResponsesAdapter(WireAdapter):
     client_wire: ClassVar[str] = "responses"
     history_field: ClassVar[str] = "input"
     instruction_fields: ClassVar[tuple[str, ...]] = ("instructions",)
+    embeddings_at: ClassVar[str] = "dragoman_adapters.openai_platform.embeddings:OpenAIEmbeddings"
+    decoder_at: ClassVar[str] = "dragoman_adapters.openai_responses.stream:ResponsesStreamDecoder"
+    encode_reply_at: ClassVar[str] = "dragoman_adapters.openai_responses.encode_reply:encode_reply"
+    encode_error_at: ClassVar[str] = "dragoman_adapters.openai_platform.encode_errors:encode_error"
+    reply_encoder_at: ClassVar[str] = "dragoman_adapters.openai_responses.encode_stream:ResponsesStreamEncoder"
     priced_fields: ClassVar[Mapping[str, tuple[str, str]]] = {
         "completion_window": ("background_options.completion_window", "soonest")
     }
@@ -73,12 +73,6 @@ class ResponsesAdapter(WireAdapter):
 
         kind = services.OpenAIServiceApi if type(self) is ResponsesAdapter else services.CompatibleServiceApi
         return kind(self.provider, self.model)
-
-    @property
-    def embeddings(self) -> "EmbeddingAdapter":
-        from dragoman_adapters.openai_platform.embeddings import OpenAIEmbeddings  # imported late: few programs embed
-
-        return OpenAIEmbeddings(self.provider, self.model, self.error)
 
     def prepare(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
@@ -133,28 +127,3 @@ class ResponsesAdapter(WireAdapter):
         return tools, options
 
     decode_error = staticmethod(errors.decode_error)
-
-    def decoder(self, context: RequestContext) -> "StreamDecoder":
-        from dragoman_adapters.openai_responses.stream import (
-            ResponsesStreamDecoder,
-        )  # imported late: only streams need it
-
-        return ResponsesStreamDecoder(self.provider, context)
-
-    def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
-        # Imported late: only servers write replies.
-        from dragoman_adapters.openai_responses.encode_reply import encode_reply
-
-        return encode_reply(message, writer)
-
-    def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
-        # Imported late: only servers write replies.
-        from dragoman_adapters.openai_platform.encode_errors import encode_error
-
-        return encode_error(error, context, self.provider)
-
-    def reply_encoder(self, context: RequestContext) -> "ReplyStreamEncoder":
-        from dragoman.adapter.answers.reply_writer import ReplyWriter  # imported late: only servers write replies
-        from dragoman_adapters.openai_responses.encode_stream import ResponsesStreamEncoder
-
-        return ResponsesStreamEncoder(ReplyWriter.for_stream(self.provider, self.model, context))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.context import RequestContext
-from dragoman.adapter.contract import Adapter
+from dragoman.adapter.contract import Adapter, load_part
 from dragoman.adapter.errors import (
     MALFORMED_ERRORS,
     UNREADABLE_ERRORS,
@@ -37,6 +37,7 @@ from dragoman.canonical.usage import Usage
 
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
+    from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.replies.stream_decoder import StreamDecoder
     from dragoman.adapter.requests.request_reader import HistoryReader
 
@@ -87,19 +88,39 @@ class WireAdapter(Adapter):
         fields = said if isinstance(said, dict) else {"message": said}
         return origin.failure(message=fields.get("message"), code=fields.get("code")).error()
 
+    # Only streams and servers need these parts, so each is declared as ``module:name``, or its method is overridden.
+
+    decoder_at: ClassVar[str] = "dragoman.adapter.replies.stream_decoder:WholeReplyDecoder"
+    encode_reply_at: ClassVar[str] = ""
+    encode_error_at: ClassVar[str] = ""
+    reply_encoder_at: ClassVar[str] = ""
+
     def decoder(self, context: RequestContext) -> "StreamDecoder":
         """Return a new decoder for one streamed reply. By default there are none: a reply is whole."""
-        from dragoman.adapter.replies.stream_decoder import WholeReplyDecoder  # imported late: only streams need it
-
-        return WholeReplyDecoder(self.provider, context.frame_cap, context.body_cap)
+        decoder: StreamDecoder = load_part(self.decoder_at)(self.provider, context)
+        return decoder
 
     def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
         """Encode a whole reply for a client."""
-        raise UnsupportedReplyError(self.provider)
+        encoded: dict[str, Any] = self._reply_part(self.encode_reply_at)(message, writer)
+        return encoded
 
     def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
         """Encode an error for a client."""
-        raise UnsupportedReplyError(self.provider)
+        response: WireResponse = self._reply_part(self.encode_error_at)(error, context, self.provider)
+        return response
+
+    def reply_encoder(self, context: RequestContext) -> "ReplyStreamEncoder":
+        kind = self._reply_part(self.reply_encoder_at)
+        from dragoman.adapter.answers.reply_writer import ReplyWriter  # imported late: only servers write replies
+
+        encoder: ReplyStreamEncoder = kind(ReplyWriter.for_stream(self.provider, self.model, context))
+        return encoder
+
+    def _reply_part(self, place: str) -> Any:
+        if not place:
+            raise UnsupportedReplyError(self.provider)
+        return load_part(place)
 
     @property
     def capabilities(self) -> AdapterCapabilities:
