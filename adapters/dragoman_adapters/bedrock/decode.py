@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.replies.drift import KnownNames
+from dragoman.adapter.replies.drift import known_names
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests.block_fields import unread_fields, without_fields
@@ -51,27 +51,6 @@ STOP_REASONS = {
 CACHE_POINT = "cachePoint"
 """The key of an empty block, which is noted and not decoded."""
 
-REPLY_FIELDS = {
-    "output", "stopReason", "usage", "metrics", "additionalModelResponseFields", "trace", "performanceConfig",
-    "serviceTier",
-}  # fmt: skip
-"""The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
-KNOWN_NAMES = KnownNames(
-    part_fields=frozenset({
-        "audio", "cachePoint", "citations", "citationsContent", "content", "context", "document", "error",
-        "format", "guardContent", "image", "input", "name", "reasoningContent", "searchResult", "source",
-        "status", "text", "toolResult", "toolUse", "toolUseId", "type", "video",
-    }),
-    parts=frozenset({
-        "audio", "citationsContent", "document", "guardContent", "image", "reasoningContent", "searchResult",
-        "toolAddition", "toolRemoval", "toolResult", "toolUse", "video",
-    }),
-    usage=frozenset({
-        "cacheDetails", "cacheReadInputTokenCount", "cacheReadInputTokens", "cacheWriteInputTokenCount",
-        "cacheWriteInputTokens", "inputTokens", "outputTokens", "serverToolUsage", "totalTokens",
-    }),
-)  # fmt: skip
-"""As recorded, and as the official SDK declares."""
 _COVERED_FIELDS = {"output", "usage"}
 _PLAIN_FIELDS = {"text"}
 _MEDIA = ("image", "document", "video", "audio")
@@ -82,8 +61,8 @@ def decode_message(native: Native, reply: ReplyBuilder, status: MessageStatus = 
     native_blocks = map(_without_call_type, native["output"]["message"]["content"])
     content, notes = _decode_blocks(native_blocks, reply.call_id)
     raw: Native = {key: value for key, value in native.items() if key not in _COVERED_FIELDS}
-    if unknown := native.keys() - REPLY_FIELDS:
-        reply.note_drift("field", unknown)
+    known = known_names("dragoman_adapters.bedrock")
+    reply.note_unknown("field", native.keys(), known.fields)
     if (stop := native.get("stopReason")) and stop not in STOP_REASONS:
         reply.note_drift("stop_reason", [stop])
     return reply.build(
@@ -93,7 +72,7 @@ def decode_message(native: Native, reply: ReplyBuilder, status: MessageStatus = 
         usage=decode_usage(native),
         raw={**raw, "form": str(BodyFormat.CONVERSE), **notes},
         status=status,
-        known=KNOWN_NAMES,
+        known=known,
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dragoman.adapter.replies.drift import KnownNames
+from dragoman.adapter.replies.drift import known_names
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock, text_block
@@ -12,34 +12,6 @@ from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.google import decode_blocks, encode_blocks
 from dragoman_adapters.google.values.spelling import camel_case_fields
 
-REPLY_FIELDS = {
-    "candidates", "modelVersion", "usageMetadata", "promptFeedback", "responseId", "createTime", "modelStatus",
-}  # fmt: skip
-"""The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
-KNOWN_NAMES = KnownNames(
-    part_fields=frozenset({
-        "audioMetadata", "audioTranscription", "documentMetadata", "fileData", "functionCall",
-        "functionResponse", "inlineData", "mediaProcessing", "mediaResolution", "partMetadata", "rawInput",
-        "speechMetadata", "spreadsheetMetadata", "text", "thought", "thoughtSignature", "videoMetadata",
-    }),
-    parts=frozenset({
-        "audioTranscription", "codeExecutionResult", "executableCode", "fileData", "functionResponse",
-        "inlineData", "toolCall", "toolResponse",
-    }),
-    usage=frozenset({
-        "cacheTokensDetails", "cachedContentTokenCount", "candidatesTokenCount", "candidatesTokensDetails",
-        "promptTokenCount", "promptTokensDetails", "serviceTier", "thoughtsTokenCount",
-        "toolUsePromptTokenCount", "toolUsePromptTokensDetails", "totalTokenCount", "trafficType",
-    }),
-    places={
-    "candidate": frozenset({
-        "avgLogprobs", "citationMetadata", "content", "continuationToken", "finishMessage", "finishReason",
-        "groundingAttributions", "groundingMetadata", "index", "logprobsResult", "safetyRatings", "tokenCount",
-        "urlContextMetadata",
-    }),
-    },
-)  # fmt: skip
-"""As recorded, and as the official SDK declares."""
 _COVERED_FIELDS = {"candidates", "modelVersion", "usageMetadata"}
 
 STOP_REASONS = {
@@ -95,8 +67,8 @@ def decode_message(
     usage_counts = decode_usage(fields.get("usageMetadata"), count_searches(candidate, facts["search_unit"]))
     covered = _COVERED_FIELDS if usage_counts else _COVERED_FIELDS - {"usageMetadata"}
     raw: dict[str, Any] = {key: value for key, value in fields.items() if key not in covered}
-    if unknown := fields.keys() - REPLY_FIELDS:
-        reply.note_drift("field", unknown)
+    known = known_names("dragoman_adapters.google")
+    reply.note_unknown("field", fields.keys(), known.fields)
     if reason is not None and reason not in STOP_REASONS and reason not in ERROR_REASONS:
         reply.note_drift("stop_reason", [reason])
     raw |= {"candidate": candidate} if candidate else {}
@@ -111,7 +83,7 @@ def decode_message(
         raw=raw,
         status=status,
         alternatives=[_decode_alternative(other, reply, facts, place) for place, other in enumerate(candidates[1:], 1)],
-        known=KNOWN_NAMES,
+        known=known,
     )
 
 

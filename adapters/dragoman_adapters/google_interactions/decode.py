@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dragoman.adapter.replies.drift import KnownNames
+from dragoman.adapter.replies.drift import known_names
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.wire_diff import diff_objects
@@ -28,34 +28,6 @@ STOP_REASONS = {
     "requires_continuation": StopReason.PAUSE,
 }
 """All other statuses mean an error, such as ``failed``."""
-REPLY_FIELDS = {
-    "agent", "agent_config", "cached_content", "continuation_ids", "continuation_token", "created", "environment",
-    "environment_id", "errors", "generation_config", "id", "input", "labels", "model", "object", "output_audio",
-    "output_image", "output_text", "output_video", "previous_interaction_id", "response_format", "response_mime_type",
-    "response_modalities", "role", "safety_settings", "service_tier", "status", "steps", "system_instruction", "tools",
-    "updated", "usage", "webhook_config",
-}  # fmt: skip
-"""The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
-KNOWN_NAMES = KnownNames(
-    part_fields=frozenset({
-        "annotations", "arguments", "call_id", "content", "error", "id", "is_error", "name", "result",
-        "retrieval_type", "search_type", "server_name", "signature", "summary", "type",
-    }),
-    parts=frozenset({
-        "code_execution_call", "code_execution_result", "file_search_call", "file_search_result",
-        "google_maps_call", "google_maps_result", "google_search_call", "google_search_result",
-        "mcp_server_tool_call", "mcp_server_tool_result", "processing_call", "processing_result",
-        "retrieval_call", "retrieval_result", "tool_search_call", "tool_search_result", "url_context_call",
-        "url_context_result",
-    }),
-    usage=frozenset({
-        "cached_tokens_by_modality", "grounding_tool_count", "initial_input_tokens", "input_tokens_by_modality",
-        "output_tokens_by_modality", "raw_prompt_token", "tool_use_tokens_by_modality", "total_cached_tokens",
-        "total_input_tokens", "total_output_tokens", "total_thought_tokens", "total_tokens",
-        "total_tool_use_tokens",
-    }),
-)  # fmt: skip
-"""As recorded, and as the official SDK declares."""
 STATUSES = {
     "queued": MessageStatus.PARTIAL,
     "in_progress": MessageStatus.PARTIAL,
@@ -78,8 +50,8 @@ def decode_message(
         steps, lambda position, native_id: reply.call_id(position, native_id), reply.provider
     )
     raw = {key: value for key, value in native.items() if key not in _COVERED_FIELDS} | notes
-    if unknown := native.keys() - REPLY_FIELDS:
-        reply.note_drift("field", unknown)
+    known = known_names("dragoman_adapters.google_interactions")
+    reply.note_unknown("field", native.keys(), known.fields)
     if (stop := native.get("status")) and stop not in STOP_REASONS and stop != "failed":
         reply.note_drift("stop_reason", [stop])
     stop_reason = STOP_REASONS.get(stop or "completed", StopReason.ERROR)
@@ -94,7 +66,7 @@ def decode_message(
         usage=decode_usage(native.get("usage"), native.get("service_tier")),
         raw=raw,
         status=status,
-        known=KNOWN_NAMES,
+        known=known,
     )
 
 

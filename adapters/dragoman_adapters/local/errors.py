@@ -2,23 +2,11 @@
 
 from typing import Any
 
-from dragoman.adapter.errors import (
-    ContextOverflowError,
-    InvalidRequestError,
-    NotFoundError,
-    ProviderError,
-    RequestTimeoutError,
-    ServerError,
-)
+from dragoman.adapter.errors import ProviderError, ServerError
 from dragoman.adapter.replies.error_context import ErrorContext
+from dragoman.adapter.replies.error_table import ErrorTable
 
-BY_TYPE: dict[str, type[ProviderError]] = {
-    "invalid_request": InvalidRequestError,
-    "not_found": NotFoundError,
-    "context_overflow": ContextOverflowError,
-    "timeout": RequestTimeoutError,
-    "runtime": ServerError,
-}
+TABLE = ErrorTable("dragoman_adapters.local")
 
 
 def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
@@ -29,5 +17,5 @@ def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         message=inner.get("message"),
         code=inner.get("type"),
     )
-    kind = BY_TYPE.get(str(inner.get("type")))
+    kind = TABLE.find("types", inner.get("type"))
     return failure.error(kind or (None if origin.status is not None and origin.status >= 400 else ServerError))

@@ -4,8 +4,11 @@ Decoders keep or ignore what they do not know. They note its name in `provider_r
 value. The bus reports it with the reply, and ``dragoman doctor --drift`` counts it in the kept conversations.
 """
 
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock
@@ -37,14 +40,16 @@ class KnownNames:
     usage. So a reply without such leftovers costs next to nothing.
     """
 
-    part_fields: frozenset[str]
+    part_fields: frozenset[str] = frozenset()
     """Fields of a part, an item or a call, of any kind."""
-    parts: frozenset[str]
+    parts: frozenset[str] = frozenset()
     """Kinds of parts that become native blocks."""
-    usage: frozenset[str]
+    usage: frozenset[str] = frozenset()
     """Fields of the usage."""
     places: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Fields of the objects that the adapter notes whole, by the key of the note."""
+    fields: frozenset[str] = frozenset()
+    """Fields of the reply itself, for adapters that look for others there."""
 
     def find_unknown(
         self, content: Iterable[ContentBlock], raw: Mapping[str, Any], usage: Mapping[str, Any]
@@ -65,6 +70,14 @@ class KnownNames:
         if native and not self.parts.issuperset(native):
             found.append(("part", [kind for kind in native if kind not in self.parts]))
         return found
+
+
+@cache
+def known_names(package: str) -> KnownNames:
+    """Return the names in ``known_names.toml`` of an adapter's package, which is read with its first reply."""
+    data = tomllib.loads(files(package).joinpath("known_names.toml").read_text(encoding="utf-8"))
+    places = {place: frozenset(names) for place, names in data.pop("places", {}).items()}
+    return KnownNames(**{kind: frozenset(names) for kind, names in data.items()}, places=places)
 
 
 def _fields_of_note(note: Any) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Builds canonical messages from decoded replies, whole or streamed."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence, Set
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -77,6 +77,11 @@ class ReplyBuilder:
         """Note names that the reply uses and this version does not know."""
         self._drift = {} if self._drift is None else self._drift
         add_drift(self._drift, kind, names)
+
+    def note_unknown(self, kind: DriftKind, names: Set[str], known: Set[str], prefix: str = "") -> None:
+        """Note those of the names that are not known, with what leads to them."""
+        if not names <= known:
+            self.note_drift(kind, [f"{prefix}{name}" for name in names - known])
 
     def build(
         self,
