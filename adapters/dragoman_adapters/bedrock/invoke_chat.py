@@ -4,15 +4,12 @@ It is for models that Converse does not serve: imported ones of Qwen 2.5 and gpt
 without the model and the switch of a stream, which are in the path; a stream wraps its chunks in Bedrock's frames.
 """
 
-import base64
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.facts.capabilities import ModelTable
-from dragoman.adapter.replies.aws_event_stream import EXCEPTION_PREFIX, AwsEventStreamDecoder
-from dragoman.adapter.replies.error_context import ErrorContext
+from dragoman.adapter.replies.aws_event_stream import AwsEventStreamDecoder
 from dragoman.adapter.replies.framing import Frame
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.request_builder import RequestBuilder
@@ -23,6 +20,7 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.bedrock import errors
 from dragoman_adapters.bedrock.body_formats import BodyFormat, request_path
 from dragoman_adapters.bedrock.endpoint import ENDPOINT, TELEMETRY_NAME
+from dragoman_adapters.bedrock.stream import read_event, unwrap_chunk
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_chat.stream import ChatStreamDecoder
@@ -73,12 +71,7 @@ class _InvokeStreamDecoder(ChatStreamDecoder):
         self._framing = AwsEventStreamDecoder(context.frame_cap, context.body_cap)
 
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
-        data = wirejson.loads_object(frame.data, what="a stream event")
-        if frame.event.startswith(EXCEPTION_PREFIX):
-            name = frame.event.removeprefix(EXCEPTION_PREFIX)
-            raise errors.decode_error(data, ErrorContext(self.provider, self._model), name)
-        wrapped = base64.b64decode(data["bytes"], validate=True)
-        chunk = wirejson.loads_object(wrapped, what="a stream event")
+        _, chunk = unwrap_chunk(read_event(frame, self.provider, self._model))
         if (metrics := chunk.pop(_METRICS, None)) and not chunk.get("usage"):
             counts = {"prompt_tokens": metrics["inputTokenCount"], "completion_tokens": metrics["outputTokenCount"]}
             chunk["usage"] = counts

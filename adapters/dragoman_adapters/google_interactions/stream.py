@@ -10,9 +10,8 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.replies.error_context import ErrorContext
-from dragoman.adapter.replies.framing import Frame, SseDecoder
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.adapter.replies.framing import Frame
+from dragoman.adapter.replies.reply_accumulator import ReplyAccumulator
 from dragoman.canonical.events import (
     MessageComplete,
     MessageStart,
@@ -138,14 +137,11 @@ _DONE = b"[DONE]"
 _MEDIA = ("image", "audio", "video", "document")
 
 
-class InteractionsStreamDecoder(StreamDecoder):
+class InteractionsStreamDecoder(ReplyAccumulator):
     """Accumulates the interaction and emits an event for each change."""
 
     def __init__(self, provider: str, context: RequestContext) -> None:
-        super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))
-        self._reply = ReplyBuilder(context, provider)
-        self._model = context.model
-        self._native: dict[str, Any] = {}
+        super().__init__(provider, context)
         self._started = False
         self._steps: list[StepAccumulator] = []
 
@@ -179,7 +175,10 @@ class InteractionsStreamDecoder(StreamDecoder):
                 return self.skip_unknown(str(kind))
 
     def partial(self, status: MessageStatus) -> Message | None:
-        return decode.decode_message(self._accumulated_reply(), self._reply, status) if self._started else None
+        return self.decode_message(self.accumulated_reply(), status) if self._started else None
+
+    def decode_message(self, native: dict[str, Any], status: MessageStatus) -> Message:
+        return decode.decode_message(native, self._reply, status)
 
     def _begin(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
         """Store what is known apart from the steps. Yields the start event, once."""
@@ -305,11 +304,10 @@ class InteractionsStreamDecoder(StreamDecoder):
                 yield from self._stop(self._steps[index])
         # Counts during the stream are partial: without counts at the end, the usage is unknown.
         self._native["usage"] = native.get("usage")
-        message = decode.decode_message(self._accumulated_reply(), self._reply)
+        message = decode.decode_message(self.accumulated_reply(), self._reply)
         if message.usage is not None:
             yield UsageUpdate(self._reply.message_id, message.usage)
         yield MessageComplete(message)
 
-    def _accumulated_reply(self) -> dict[str, Any]:
-        """Return the interaction so far."""
+    def accumulated_reply(self) -> dict[str, Any]:
         return {**self._native, "steps": [step.to_native() for step in self._steps]}
