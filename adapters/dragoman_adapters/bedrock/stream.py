@@ -12,10 +12,10 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.replies.accumulating_decoder import AccumulatingDecoder
 from dragoman.adapter.replies.aws_event_stream import EXCEPTION_PREFIX, AwsEventStreamDecoder
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.framing import Frame
-from dragoman.adapter.replies.reply_accumulator import ReplyAccumulator
 from dragoman.canonical.events import (
     StreamEvent,
     TextDelta,
@@ -106,7 +106,7 @@ def unwrap_chunk(data: Native) -> tuple[bytes, Native]:
     return wrapped, wirejson.loads_object(wrapped, what="a stream event")
 
 
-class BedrockStreamDecoder(ReplyAccumulator):
+class BedrockStreamDecoder(AccumulatingDecoder):
     """Accumulates the reply object of the stream and emits an event for each change."""
 
     framing = AwsEventStreamDecoder

@@ -1,16 +1,12 @@
 """The adapter for Cohere's /v2/chat."""
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
-from dragoman.adapter.contract import AdapterOptions, Endpoint
+from dragoman.adapter.contract import Endpoint
 from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.wire_adapter import WireAdapter
-from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.cohere import decode, encode, errors
 from dragoman_adapters.cohere.options import decode_options
-
-if TYPE_CHECKING:
-    from dragoman.adapter.requests.request_reader import HistoryReader
 
 
 class CohereAdapter(WireAdapter):
@@ -32,10 +28,8 @@ class CohereAdapter(WireAdapter):
 
     decode_message = staticmethod(decode.decode_message)
 
-    def decode_request(
-        self, native: dict[str, Any], reader: "HistoryReader"
-    ) -> tuple[list[ToolDefinition], AdapterOptions]:
-        decode.decode_history(native, reader)
-        return decode.decode_tools(native, self.provider), decode_options(native, self.target, reader.context)
+    decode_history = staticmethod(decode.decode_history)
+    decode_tools = staticmethod(decode.decode_tools)
+    decode_options = staticmethod(decode_options)
 
     decode_error = staticmethod(errors.decode_error)

@@ -246,8 +246,8 @@ def _decode_citation(native: dict[str, Any]) -> Citation:
     )
 
 
-def decode_history(native: dict[str, Any], reader: "HistoryReader") -> None:
-    """Decode the messages of a request."""
+def decode_history(native: dict[str, Any], reader: "HistoryReader") -> tuple[str, ...]:
+    """Add the messages of a request. Returns the names of the fields that they cover."""
     for item in native["messages"]:
         role = Role(item["role"])
         if role is Role.TOOL:
@@ -262,6 +262,7 @@ def decode_history(native: dict[str, Any], reader: "HistoryReader") -> None:
         ours = encode.encode_message(item["role"], [], raw)
         extra = diff_objects(_uncovered_fields(item, covered), _uncovered_fields(ours, covered))
         reader.add(role, content, {**raw, **({"residue": extra} if extra else {})})
+    return "model", "messages"
 
 
 def _uncovered_fields(fields: Mapping[str, Any], covered: Collection[str]) -> dict[str, Any]:

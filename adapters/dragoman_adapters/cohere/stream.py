@@ -5,9 +5,9 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.replies.accumulating_decoder import AccumulatingDecoder
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.framing import Frame
-from dragoman.adapter.replies.reply_accumulator import ReplyAccumulator
 from dragoman.canonical.events import (
     StreamEvent,
     TextDelta,
@@ -44,7 +44,7 @@ class _PieceAccumulator:
         return self.field, {**self.native, kind: joined} if kind in ("text", "thinking") else self.native
 
 
-class CohereStreamDecoder(ReplyAccumulator):
+class CohereStreamDecoder(AccumulatingDecoder):
     """Accumulates the reply object of the stream and emits an event for each change.
 
     The wire counts content parts and calls separately; here they share one index, by order of arrival.

@@ -3,12 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, load_part
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
-from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireResponse
@@ -22,7 +20,6 @@ from dragoman_adapters.google.options import decode_options
 if TYPE_CHECKING:
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.operations.embeddings import EmbeddingAdapter
-    from dragoman.adapter.requests.request_reader import HistoryReader
     from dragoman_adapters.google.embeddings import GoogleEmbeddings
 
 
@@ -44,6 +41,7 @@ class GoogleAdapter(WireAdapter):
     instruction_fields: ClassVar[tuple[str, ...]] = ("systemInstruction", "system_instruction")
     telemetry_name: ClassVar[str] = "gcp.gemini"
     telemetry_operation: ClassVar[str] = "generate_content"
+    error_field: ClassVar[str] = "error"
     services_at: ClassVar[str] = "dragoman_adapters.google.services:GoogleServiceApi"
     embeddings_at: ClassVar[str] = "dragoman_adapters.google.embeddings:GoogleEmbeddings"
     encode_reply_at: ClassVar[str] = "dragoman_adapters.google.encode_reply:encode_reply"
@@ -107,32 +105,12 @@ class GoogleAdapter(WireAdapter):
         assert isinstance(last, ErrorEvent)
         raise last.error
 
-    def parse_reply(self, response: WireResponse) -> dict[str, Any]:
-        native = wirejson.loads_object(response.body)
-        if "error" in native:
-            raise self.error(response.status, response.body, response.headers)
-        return native
-
     def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
         return decode.decode_message(native, reply, self.capabilities.wire)
 
-    def decode_request(
-        self, native: dict[str, Any], reader: "HistoryReader"
-    ) -> tuple[list[ToolDefinition], AdapterOptions]:
-        """Decode a request. The body names neither the model nor whether to stream, so the options do not stream."""
-        covered = decode_messages.decode_history(native, reader)
-        tools = reader.tools(native.get("tools"), decode_messages.decode_tools, native, self.provider)
-        if tools:
-            covered.append("tools")
-        context = reader.context
-        options = read_options(
-            native,
-            (type(self), self.model),
-            context,
-            covered,
-            lambda: decode_options(native, self.target, context, covered),
-        )
-        return tools, options
+    decode_history = staticmethod(decode_messages.decode_history)
+    decode_tools = staticmethod(decode_messages.decode_tools)
+    decode_options = staticmethod(decode_options)
 
     decode_error = staticmethod(errors.decode_error)
 

@@ -1,26 +1,21 @@
 """The adapter for the Interactions API."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import quote
+from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, Endpoint
 from dragoman.adapter.facts.capabilities import ModelTable
-from dragoman.adapter.operations.operation import get_request, post_request
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.server_tools.table import ServerToolTable
-from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.google.adapter import GoogleAdapter
 from dragoman_adapters.google_interactions import decode, encode, errors
 from dragoman_adapters.google_interactions.options import decode_options
-
-if TYPE_CHECKING:
-    from dragoman.adapter.requests.request_reader import HistoryReader
 
 
 class InteractionsAdapter(WireAdapter):
@@ -39,6 +34,7 @@ class InteractionsAdapter(WireAdapter):
     history_field: ClassVar[str] = "input"
     instruction_fields: ClassVar[tuple[str, ...]] = ("system_instruction",)
     telemetry_name: ClassVar[str] = "gcp.gemini"
+    running_states: ClassVar[tuple[str, ...]] = decode.RUNNING
     services_at: ClassVar[str] = "dragoman_adapters.google.services:InteractionsServiceApi"
     decoder_at: ClassVar[str] = "dragoman_adapters.google_interactions.stream:InteractionsStreamDecoder"
 
@@ -50,24 +46,6 @@ class InteractionsAdapter(WireAdapter):
 
     def request_path(self, options: AdapterOptions) -> str:
         return f"{self.path}?alt=sse" if options.stream and options.background is None else self.path
-
-    def poll_request(self, reply: Message) -> WireRequest | None:
-        interaction = self._running_interaction(reply)
-        return None if interaction is None else get_request(interaction)
-
-    def reply_state(self, reply: Message) -> str:
-        return str((reply.metadata.provider_raw or {}).get("status") or reply.metadata.status)
-
-    def cancel_request(self, reply: Message) -> WireRequest | None:
-        interaction = self._running_interaction(reply)
-        return None if interaction is None else post_request(f"{interaction}/cancel", b"")
-
-    def _running_interaction(self, reply: Message) -> str | None:
-        """Return the path of an interaction in the background that has not ended."""
-        raw = reply.metadata.provider_raw or {}
-        if raw.get("by") != self.provider or raw.get("status") not in decode.RUNNING:
-            return None
-        return f"{self.path}/{quote(str(raw['id']), safe='')}" if raw.get("id") else None
 
     encode_body = staticmethod(encode.encode_body)
 
@@ -81,13 +59,8 @@ class InteractionsAdapter(WireAdapter):
 
     decode_message = staticmethod(decode.decode_message)
 
-    def decode_request(
-        self, native: dict[str, Any], reader: "HistoryReader"
-    ) -> tuple[list[ToolDefinition], AdapterOptions]:
-        covered = decode.decode_history(native, reader)
-        tools = decode.decode_tools(native, self.provider)
-        if tools:
-            covered.append("tools")
-        return tools, decode_options(native, self.target, reader.context, covered)
+    decode_history = staticmethod(decode.decode_history)
+    decode_tools = staticmethod(decode.decode_tools)
+    decode_options = staticmethod(decode_options)
 
     decode_error = staticmethod(errors.decode_error)

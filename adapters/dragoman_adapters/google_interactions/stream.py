@@ -9,9 +9,9 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.replies.accumulating_decoder import AccumulatingDecoder
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.framing import Frame
-from dragoman.adapter.replies.reply_accumulator import ReplyAccumulator
 from dragoman.canonical.events import (
     MessageComplete,
     MessageStart,
@@ -137,7 +137,7 @@ _DONE = b"[DONE]"
 _MEDIA = ("image", "audio", "video", "document")
 
 
-class InteractionsStreamDecoder(ReplyAccumulator):
+class InteractionsStreamDecoder(AccumulatingDecoder):
     """Accumulates the interaction and emits an event for each change."""
 
     def __init__(self, provider: str, context: RequestContext) -> None:

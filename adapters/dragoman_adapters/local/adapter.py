@@ -1,16 +1,12 @@
 """The adapter for models that run in this process."""
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
-from dragoman.adapter.contract import AdapterOptions, Endpoint
+from dragoman.adapter.contract import Endpoint
 from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.wire_adapter import WireAdapter
-from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.local import decode, encode, errors
 from dragoman_adapters.local.options import decode_options
-
-if TYPE_CHECKING:
-    from dragoman.adapter.requests.request_reader import HistoryReader
 
 
 class LocalAdapter(WireAdapter):
@@ -27,10 +23,8 @@ class LocalAdapter(WireAdapter):
 
     decode_message = staticmethod(decode.decode_message)
 
-    def decode_request(
-        self, native: dict[str, Any], reader: "HistoryReader"
-    ) -> tuple[list[ToolDefinition], AdapterOptions]:
-        decode.decode_history(native, reader)
-        return decode.decode_tools(native), decode_options(native, self.target, reader.context)
+    decode_history = staticmethod(decode.decode_history)
+    decode_tools = staticmethod(decode.decode_tools)
+    decode_options = staticmethod(decode_options)
 
     decode_error = staticmethod(errors.decode_error)

@@ -70,10 +70,11 @@ def decode_tool_call(native: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
     return ToolUseBlock(id=tool_use_id, name=native["name"], raw_input=arguments)
 
 
-def decode_history(native: dict[str, Any], reader: "HistoryReader") -> None:
-    """Decode the messages of a request."""
+def decode_history(native: dict[str, Any], reader: "HistoryReader") -> tuple[str, ...]:
+    """Add the messages of a request. Returns the names of the fields that they cover."""
     for item in native["messages"]:
         reader.add(Role(item["role"]), [decode_block(inner, _tool_use_id(inner, reader)) for inner in item["content"]])
+    return "model", "messages"
 
 
 def _tool_use_id(native: dict[str, Any], reader: "HistoryReader") -> str:
@@ -86,7 +87,7 @@ def _tool_use_id(native: dict[str, Any], reader: "HistoryReader") -> str:
             return ""
 
 
-def decode_tools(native: dict[str, Any]) -> list[ToolDefinition]:
+def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
     """Decode the tools of a request."""
     return [
         ToolDefinition(name=item["name"], description=item["description"], input_schema=item["parameters"])

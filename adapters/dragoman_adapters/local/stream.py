@@ -5,9 +5,9 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.replies.accumulating_decoder import AccumulatingDecoder
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.framing import Frame, NdjsonDecoder
-from dragoman.adapter.replies.reply_accumulator import ReplyAccumulator
 from dragoman.canonical.events import (
     StreamEvent,
     TextDelta,
@@ -19,7 +19,7 @@ from dragoman.canonical.message import Message, MessageStatus
 from dragoman_adapters.local import decode, errors
 
 
-class LocalStreamDecoder(ReplyAccumulator):
+class LocalStreamDecoder(AccumulatingDecoder):
     """Accumulates the reply object of the lines and emits an event for each change.
 
     The lines are start, then text pieces and calls (call, arguments, call_end), then end with the reason and the

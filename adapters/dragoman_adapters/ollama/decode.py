@@ -122,8 +122,9 @@ def _note_call(native: dict[str, Any], block: ToolUseBlock) -> dict[str, Any]:
     return note
 
 
-def decode_history(native: dict[str, Any], reader: "HistoryReader") -> None:
-    """Decode the messages of a request. Results without an id answer the open calls of their tool, in order."""
+def decode_history(native: dict[str, Any], reader: "HistoryReader") -> tuple[str, ...]:
+    """Add the messages of a request. Returns the names of the fields that they cover. Results without an id answer the
+    open calls of their tool, in order."""
     items = native["messages"]
     start, known = reader.resume(items)
     open_calls: list[tuple[str, str]] = list(known or ())
@@ -142,6 +143,7 @@ def decode_history(native: dict[str, Any], reader: "HistoryReader") -> None:
         content: list[ContentBlock] = [*_decode_content(item), *calls]
         reader.add(role, content, _note_message(item, content))
     reader.mark(len(items), tuple(open_calls))
+    return "model", "messages"
 
 
 def _add_tool_result(reader: "HistoryReader", native: dict[str, Any], open_calls: list[tuple[str, str]]) -> None:

@@ -5,9 +5,9 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.replies.accumulating_decoder import AccumulatingDecoder
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.framing import Frame, NdjsonDecoder
-from dragoman.adapter.replies.reply_accumulator import ReplyAccumulator
 from dragoman.canonical.events import (
     MessageStart,
     StreamEvent,
@@ -23,7 +23,7 @@ _DELTA_FIELDS = {"role", "content", "thinking", "tool_calls"}
 """The fields of a message that this decoder accumulates; it keeps the last value of others."""
 
 
-class OllamaStreamDecoder(ReplyAccumulator):
+class OllamaStreamDecoder(AccumulatingDecoder):
     """Accumulates the reply object of the lines and emits an event for each change."""
 
     framing = NdjsonDecoder

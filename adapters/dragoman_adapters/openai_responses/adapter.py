@@ -2,18 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import quote
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, Endpoint
 from dragoman.adapter.facts.capabilities import ModelTable
-from dragoman.adapter.operations.operation import get_request, post_request
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.server_tools.table import ServerToolTable
-from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
@@ -50,6 +48,7 @@ class ResponsesAdapter(WireAdapter):
     client_wire: ClassVar[str] = "responses"
     history_field: ClassVar[str] = "input"
     instruction_fields: ClassVar[tuple[str, ...]] = ("instructions",)
+    running_states: ClassVar[tuple[str, ...]] = decode.RUNNING
     embeddings_at: ClassVar[str] = "dragoman_adapters.openai_platform.embeddings:OpenAIEmbeddings"
     decoder_at: ClassVar[str] = "dragoman_adapters.openai_responses.stream:ResponsesStreamDecoder"
     encode_reply_at: ClassVar[str] = "dragoman_adapters.openai_responses.encode_reply:encode_reply"
@@ -80,24 +79,6 @@ class ResponsesAdapter(WireAdapter):
         server_state = encode.has_stored_history(messages, options.extra.get(self.provider, {}))
         whole = options.server_state is not None
         return prepare_request(self.target, messages, tools, options, server_state=server_state, whole=whole)
-
-    def poll_request(self, reply: Message) -> WireRequest | None:
-        response = self._running_response(reply)
-        return None if response is None else get_request(response)
-
-    def reply_state(self, reply: Message) -> str:
-        return str((reply.metadata.provider_raw or {}).get("status") or reply.metadata.status)
-
-    def cancel_request(self, reply: Message) -> WireRequest | None:
-        response = self._running_response(reply)
-        return None if response is None else post_request(f"{response}/cancel", b"")
-
-    def _running_response(self, reply: Message) -> str | None:
-        """Return the path of a response in the background that has not ended."""
-        raw = reply.metadata.provider_raw or {}
-        if raw.get("by") != self.provider or raw.get("status") not in decode.RUNNING:
-            return None
-        return f"{self.path}/{quote(str(raw['id']), safe='')}" if raw.get("id") else None
 
     encode_body = staticmethod(encode.encode_body)
 

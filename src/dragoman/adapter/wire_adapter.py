@@ -2,9 +2,10 @@
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from urllib.parse import quote
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.context import RequestContext
@@ -29,7 +30,7 @@ from dragoman.adapter.replies.error_context import (
 )
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.requests.prepare import prepare_request
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.wire import Headers, WireRequest, WireResponse
 from dragoman.canonical.message import Message, MessageStatus, Role
 from dragoman.canonical.tools import ToolDefinition
@@ -59,6 +60,10 @@ class WireAdapter(Adapter):
     path: ClassVar[str]
     client_wire: ClassVar[str] = ""
     """The table of client_fields.toml for requests of clients; empty if no client speaks this wire."""
+    error_field: ClassVar[str | None] = None
+    """The field of a whole reply that reports an error in spite of its status."""
+    running_states: ClassVar[tuple[str, ...]] = ()
+    """The provider's words for replies in the background that have not ended, which stand below `path`."""
     decode_counts: Callable[[dict[str, Any]], ReplyCounts] | None = None
     """Returns the `ReplyCounts` of a whole reply, for `read_usage`. None if they are read with the message."""
 
@@ -78,8 +83,38 @@ class WireAdapter(Adapter):
     def decode_request(
         self, native: dict[str, Any], reader: "HistoryReader"
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
-        """Decode a request: add its messages to the reader, return its tools and options. By default it is refused."""
+        """Decode a request: add its messages to the reader, return its tools and options. By default in the three steps
+        below, of which the last is left out for options that are known."""
+        from dragoman.adapter.requests.option_table import read_options  # imported late: few programs read requests
+
+        covered = [*self.decode_history(native, reader)]
+        tools = reader.tools(native.get("tools"), self.decode_tools, native, self.provider)
+        if tools:
+            covered.append("tools")
+        context = reader.context
+        options = read_options(
+            native,
+            (type(self), self.model),
+            context,
+            covered,
+            lambda: self.decode_options(native, self.target, context, covered),
+        )
+        return tools, options
+
+    def decode_history(self, native: dict[str, Any], reader: "HistoryReader") -> Iterable[str]:
+        """Add the messages of a request to the reader. Return the names of the fields that they cover, the model
+        included. By default a request is refused."""
         raise RequestError(f"the adapter of {self.provider} does not read requests")
+
+    def decode_tools(self, native: dict[str, Any], provider: str) -> list[ToolDefinition]:
+        """Decode the tools of a request, which are in its field ``tools``."""
+        return []
+
+    def decode_options(
+        self, native: dict[str, Any], target: Target, context: RequestContext, covered: list[str]
+    ) -> AdapterOptions:
+        """Decode the options of a request: all fields but those that its messages and tools cover."""
+        return AdapterOptions(context=context)
 
     def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         """Return the error of an error body; ``native`` is empty if the body is not a JSON object. By default the
@@ -153,7 +188,32 @@ class WireAdapter(Adapter):
 
     def parse_reply(self, response: WireResponse) -> dict[str, Any]:
         """Parse a whole reply. Raises its error if it reports one although its status is a success."""
-        return wirejson.loads_object(response.body)
+        native = wirejson.loads_object(response.body)
+        if self.error_field in native:
+            raise self.error(response.status, response.body, response.headers)
+        return native
+
+    def poll_request(self, reply: Message) -> WireRequest | None:
+        from dragoman.adapter.operations.operation import get_request  # imported late: few replies are polled
+
+        path = self._running_path(reply)
+        return None if path is None else get_request(path)
+
+    def reply_state(self, reply: Message) -> str:
+        return str((reply.metadata.provider_raw or {}).get("status") or reply.metadata.status)
+
+    def cancel_request(self, reply: Message) -> WireRequest | None:
+        from dragoman.adapter.operations.operation import post_request  # imported late: few replies are cancelled
+
+        path = self._running_path(reply)
+        return None if path is None else post_request(f"{path}/cancel", b"")
+
+    def _running_path(self, reply: Message) -> str | None:
+        """Return the path of a reply in the background that has not ended."""
+        raw = reply.metadata.provider_raw or {}
+        if raw.get("by") != self.provider or raw.get("status") not in self.running_states:
+            return None
+        return f"{self.path}/{quote(str(raw['id']), safe='')}" if raw.get("id") else None
 
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions

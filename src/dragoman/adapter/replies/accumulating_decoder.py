@@ -14,7 +14,7 @@ from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.usage import TokenUsage
 
 
-class ReplyAccumulator(StreamDecoder):
+class AccumulatingDecoder(StreamDecoder):
     """Subclasses read the frames of ``framing``, add what they say to ``_native``, and return the reply object so far
     and its message. ``_native`` is empty until the message starts."""
 
