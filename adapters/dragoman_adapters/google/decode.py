@@ -40,6 +40,12 @@ _PLAIN_FIELDS = {"text"}
 _UNSPECIFIED = ("", "FINISH_REASON_UNSPECIFIED")
 
 _MODALITIES = ("", "TEXT", "IMAGE", "VIDEO", "AUDIO", "DOCUMENT")
+_MEDIA_LISTS = {
+    "prompt": "promptTokensDetails",
+    "tools": "toolUsePromptTokensDetails",
+    "cache": "cacheTokensDetails",
+    "answer": "candidatesTokensDetails",
+}
 _TRAFFIC = ("", "ON_DEMAND", "PROVISIONED_THROUGHPUT")
 """Media and kinds of traffic by their numbers in Google's protocol buffers."""
 
@@ -59,10 +65,8 @@ def decode_message(
     is_blocked = "blockReason" in (fields.get("promptFeedback") or {})
     if not candidates and not is_blocked and status is MessageStatus.COMPLETE:
         raise ValueError("there is neither a candidate nor a reason why the prompt was blocked")
-    chosen = candidates[0] if candidates else {}
-    candidate = camel_case_fields(chosen, without=("content",))
-    content, notes = _decode_content(chosen.get("content") or {}, reply, 0)
-    content = attach_citations(content, candidate)
+    content, stop, candidate, notes = _decode_candidate(candidates[0] if candidates else {}, reply, facts, 0)
+    others = [_decode_candidate(other, reply, facts, place)[:2] for place, other in enumerate(candidates[1:], 1)]
     reason = finish_reason_name(candidate.get("finishReason"), facts)
     usage_counts = decode_usage(fields.get("usageMetadata"), count_searches(candidate, facts["search_unit"]))
     covered = _COVERED_FIELDS if usage_counts else _COVERED_FIELDS - {"usageMetadata"}
@@ -74,30 +78,32 @@ def decode_message(
     raw |= {"candidate": candidate} if candidate else {}
     raw |= {"candidates": candidates[1:]} if candidates[1:] else {}
     raw |= {"blocks": notes} if notes else {}
-    has_calls = any(block.type == "tool_use" for block in content)
     return reply.build(
         content,
         model=fields.get("modelVersion"),
-        stop_reason=_decode_stop_reason(reason, has_calls=has_calls, is_blocked=is_blocked and not candidates),
+        stop_reason=StopReason.REFUSAL if is_blocked and not candidates else stop,
         usage=usage_counts,
         raw=raw,
         status=status,
-        alternatives=[_decode_alternative(other, reply, facts, place) for place, other in enumerate(candidates[1:], 1)],
+        alternatives=[Alternative(content=tuple(blocks), stop_reason=reason) for blocks, reason in others],
         known=known,
     )
 
 
-def _decode_alternative(
+def _decode_candidate(
     native: Mapping[str, Any], reply: ReplyBuilder, facts: Mapping[str, Any], place: int
-) -> Alternative:
+) -> tuple[list[ContentBlock], StopReason, dict[str, Any], dict[str, Any]]:
+    """Return the content of an answer, its stop reason, its other fields, and the notes on its parts.
+
+    Calls finish with STOP as well, so the blocks decide.
+    """
     candidate = camel_case_fields(native, without=("content",))
-    content, _ = _decode_content(native.get("content") or {}, reply, place)
+    content, notes = _decode_content(native.get("content") or {}, reply, place)
     reason = finish_reason_name(candidate.get("finishReason"), facts)
-    has_calls = any(block.type == "tool_use" for block in content)
-    return Alternative(
-        content=tuple(attach_citations(content, candidate)),
-        stop_reason=_decode_stop_reason(reason, has_calls=has_calls, is_blocked=False),
-    )
+    stop = StopReason.END_TURN if reason is None else STOP_REASONS.get(reason, StopReason.ERROR)
+    if stop is StopReason.END_TURN and any(block.type == "tool_use" for block in content):
+        stop = StopReason.TOOL_USE
+    return attach_citations(content, candidate), stop, candidate, notes
 
 
 def _decode_content(
@@ -148,16 +154,6 @@ def finish_reason_name(native: Any, facts: Mapping[str, Any]) -> str | None:
     return None if native is None or native in _UNSPECIFIED else str(native)
 
 
-def _decode_stop_reason(reason: str | None, *, has_calls: bool, is_blocked: bool) -> StopReason:
-    """Decode the stop reason. Calls finish with STOP as well, so the blocks decide. A blocked prompt has no reason."""
-    if is_blocked:
-        return StopReason.REFUSAL
-    if reason is None:
-        return StopReason.TOOL_USE if has_calls else StopReason.END_TURN
-    found = STOP_REASONS.get(reason, StopReason.ERROR)
-    return StopReason.TOOL_USE if has_calls and found is StopReason.END_TURN else found
-
-
 def decode_usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) -> TokenUsage | None:
     """Decode the usage; None if it has no prompt count. ``searches`` are billed in addition to the tokens.
 
@@ -167,43 +163,42 @@ def decode_usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) 
     if count is None or native is None or native.get("promptTokenCount") is None:
         return None
     prompt, cached, thoughts = count("promptTokenCount"), count("cachedContentTokenCount"), "thoughtsTokenCount"
-    media = _ModalityCounts(count)
     return count.usage(
         input_tokens=count.uncached(prompt, cached) + count("toolUsePromptTokenCount"),
         cached_input_tokens=cached,
         output_tokens=count("candidatesTokenCount") + count(thoughts),
         reasoning_tokens=count.optional(thoughts),
-        audio_input_tokens=media.uncached("AUDIO"),
-        image_input_tokens=media.uncached("IMAGE"),
-        cached_audio_input_tokens=media.of("cacheTokensDetails", "AUDIO"),
-        cached_image_input_tokens=media.of("cacheTokensDetails", "IMAGE"),
-        audio_output_tokens=media.of("candidatesTokensDetails", "AUDIO"),
-        image_output_tokens=media.of("candidatesTokensDetails", "IMAGE"),
+        **count_media(count, _MEDIA_LISTS, "tokenCount", {"audio": "AUDIO", "image": "IMAGE"}),
         server_tools=dict(searches),
         service_tier=count.text("serviceTier") or _service_tier(native.get("trafficType")),
         reported_total=count.optional("totalTokenCount"),
     )
 
 
-class _ModalityCounts:
-    """The tokens of each medium in a count; None if the reply does not report them."""
+def count_media(
+    count: UsageReader, lists: Mapping[str, str], field: str, media: Mapping[str, str]
+) -> dict[str, int | None]:
+    """Return the tokens of each medium: of the prompt, with tools' prompts and without those from a cache, of the
+    cache, and of the answer. None if the reply does not report them.
 
-    def __init__(self, count: UsageReader) -> None:
-        self._count = count
+    ``lists`` are the wire's names of the four lists of counts, ``field`` is that of a count in them, and ``media`` are
+    its words for the media.
+    """
 
-    def of(self, details: str, medium: str) -> int | None:
-        if details not in self._count.native or not (counts := self._count.objects(details)):
+    def total(part: str, medium: str) -> int | None:
+        name = lists[part]
+        if name not in count.native or not (counts := count.objects(name)):
             return None
-        found = (each.get("tokenCount") for each in counts if _enum_name(each.get("modality"), _MODALITIES) == medium)
-        return sum(self._count.count_at(details, each) for each in found)
+        found = (each.get(field) for each in counts if _enum_name(each.get("modality"), _MODALITIES) == medium)
+        return sum(count.count_at(name, each) for each in found)
 
-    def uncached(self, medium: str) -> int | None:
-        """Return the prompt's tokens of one medium, tools' prompts included, without those from a cache."""
-        sent = self.of("promptTokensDetails", medium)
-        if sent is None:
-            return None
-        tools = self.of("toolUsePromptTokensDetails", medium) or 0
-        return max(0, sent + tools - (self.of("cacheTokensDetails", medium) or 0))
+    found: dict[str, int | None] = {}
+    for medium, word in media.items():
+        sent, tools, cached = total("prompt", word), total("tools", word), total("cache", word)
+        found[f"{medium}_input_tokens"] = None if sent is None else max(0, sent + (tools or 0) - (cached or 0))
+        found[f"cached_{medium}_input_tokens"] = cached
+        found[f"{medium}_output_tokens"] = total("answer", word)
+    return found
 
 
 def _service_tier(traffic: Any) -> str | None:

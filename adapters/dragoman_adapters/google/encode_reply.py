@@ -62,26 +62,22 @@ UNCOUNTED = ("cache_creation_input_tokens", "audio_input_tokens", "audio_output_
              "image_output_tokens", "server_tools")  # fmt: skip
 """The counts that are part of others on this wire, or have no field."""
 
+_SPENT = ErrorRow(429, "RESOURCE_EXHAUSTED")
 ERRORS = error_table(
-    DragomanError=ErrorRow(500, "INTERNAL"),
-    ProviderError=ErrorRow(500, "INTERNAL"),
-    RequestError=ErrorRow(400, "INVALID_ARGUMENT"),
-    InvalidRequestError=ErrorRow(400, "INVALID_ARGUMENT"),
-    ContentFilterError=ErrorRow(400, "INVALID_ARGUMENT"),
-    ContextOverflowError=ErrorRow(400, "INVALID_ARGUMENT"),
-    AuthenticationError=ErrorRow(401, "UNAUTHENTICATED"),
-    PermissionDeniedError=ErrorRow(403, "PERMISSION_DENIED"),
-    NotFoundError=ErrorRow(404, "NOT_FOUND"),
-    NoModelError=ErrorRow(404, "NOT_FOUND"),
-    BillingError=ErrorRow(429, "RESOURCE_EXHAUSTED"),
-    BudgetExceededError=ErrorRow(429, "RESOURCE_EXHAUSTED"),
-    RateLimitError=ErrorRow(429, "RESOURCE_EXHAUSTED"),
-    RequestCancelledError=ErrorRow(499, "CANCELLED"),
-    NetworkError=ErrorRow(502, "UNAVAILABLE"),
-    MalformedReplyError=ErrorRow(502, "UNAVAILABLE"),
-    UnclassifiedError=ErrorRow(502, "UNAVAILABLE"),
-    RequestTimeoutError=ErrorRow(504, "DEADLINE_EXCEEDED"),
-    OverloadedError=ErrorRow(503, "UNAVAILABLE"),
+    {
+        400: "INVALID_ARGUMENT",
+        401: "UNAUTHENTICATED",
+        403: "PERMISSION_DENIED",
+        404: "NOT_FOUND",
+        429: "RESOURCE_EXHAUSTED",
+        499: "CANCELLED",
+        500: "INTERNAL",
+        502: "UNAVAILABLE",
+        503: "UNAVAILABLE",
+        504: "DEADLINE_EXCEEDED",
+    },
+    BillingError=_SPENT,
+    BudgetExceededError=_SPENT,
 )
 
 _OVERFLOW = "The input token count exceeds the maximum number of tokens allowed"

@@ -36,7 +36,7 @@ REQUEST_OPTIONS = OptionTable(
     words={"service_tier": {name: name for name in ("standard", "flex", "priority")}},
 )
 """The fields of the body itself."""
-_MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+_MODES: dict[ToolChoice, str] = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
@@ -131,28 +131,20 @@ def _encode_effort(request: RequestBuilder, field: str, effort: str) -> dict[str
 
 def _decode_tool_choice(config: Mapping[str, Any]) -> ToolChoice | None:
     """Decode the tool choice: the mode, or the one allowed function. Other choices stay in ``extra``."""
-    names: list[str] = config.get("allowedFunctionNames") or []
-    match str(config.get("mode") or "").upper():
-        case "ANY" if len(names) == 1:
-            return NamedTool(names[0])
-        case "ANY" if not names:
-            return "required"
-        case "AUTO" if not names:
-            return "auto"
-        case "NONE" if not names:
-            return "none"
-        case _:
-            return None
+    mode, names = str(config.get("mode") or "").upper(), config.get("allowedFunctionNames")
+    if names:
+        return NamedTool(names[0]) if mode == "ANY" and len(names) == 1 else None
+    return next((ours for ours, theirs in _MODES.items() if theirs == mode), None)
 
 
 def decode_options(
-    native: Mapping[str, Any], target: Target, context: RequestContext, covered_names: Iterable[str]
+    native: Mapping[str, Any], target: Target, context: RequestContext, covered: Iterable[str]
 ) -> AdapterOptions:
     """Decode the options of a request.
 
-    ``covered_names`` are the fields that the messages and tools cover. Only the path says whether to stream.
+    ``covered`` are the fields that the messages and tools cover. Only the path says whether to stream.
     """
-    body = camel_case_fields(native, without=covered_names)
+    body = camel_case_fields(native, without=covered)
     config = body.get("generationConfig") or {}
     has_tools = bool(native.get("tools"))
     thinking = config.get("thinkingConfig") or {}
@@ -173,7 +165,7 @@ def decode_options(
         thinking_budget=budget,
         context=context,
     )
-    return keep_other_fields(options, native, target, partial(encode_options, tools=has_tools), covered_names)
+    return keep_other_fields(options, native, target, partial(encode_options, tools=has_tools), covered)
 
 
 def _decode_thinking(config: Mapping[str, Any], *, another: bool) -> tuple[bool | None, int | None]:

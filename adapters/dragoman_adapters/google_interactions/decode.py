@@ -11,6 +11,7 @@ from dragoman.canonical.blocks import ContentBlock, ProviderBlock, ToolUseBlock,
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
+from dragoman_adapters.google.decode import count_media
 from dragoman_adapters.google.decode_blocks import RAW_INPUT
 from dragoman_adapters.google_interactions import decode_blocks, encode
 
@@ -38,6 +39,12 @@ RUNNING = ("queued", "in_progress")
 """Those of an interaction that has not ended."""
 _COVERED_FIELDS = {"model", "agent", "steps", "usage"}
 _CONTENTS = ("text", "image", "audio", "video", "document")
+_MEDIA_LISTS = {
+    "prompt": "input_tokens_by_modality",
+    "tools": "tool_use_tokens_by_modality",
+    "cache": "cached_tokens_by_modality",
+    "answer": "output_tokens_by_modality",
+}
 _COUNTED_TOOLS = {"google_search": "web_search"}
 
 
@@ -46,9 +53,7 @@ def decode_message(
 ) -> Message:
     """Decode a whole interaction, or the one that a stream has accumulated. Repeated input is ignored."""
     steps = [step for step in native.get("steps") or () if step["type"] not in ("user_input", "function_result")]
-    content, notes = _decode_steps(
-        steps, lambda position, native_id: reply.call_id(position, native_id), reply.provider
-    )
+    content, notes = _decode_steps(steps, reply.call_id, reply.provider)
     raw = {key: value for key, value in native.items() if key not in _COVERED_FIELDS} | notes
     known = known_names("dragoman_adapters.google_interactions")
     reply.note_unknown("field", native.keys(), known.fields)
@@ -88,33 +93,11 @@ def decode_usage(native: Mapping[str, Any] | None, tier: str | None) -> TokenUsa
         cached_input_tokens=cached,
         output_tokens=count("total_output_tokens") + count("total_thought_tokens"),
         reasoning_tokens=count.optional("total_thought_tokens"),
-        **_decode_media_counts(count),
+        **count_media(count, _MEDIA_LISTS, "tokens", {"audio": "audio", "image": "image"}),
         server_tools=tools,
         service_tier=tier,
         reported_total=count.optional("total_tokens"),
     )
-
-
-def _decode_media_counts(count: UsageReader) -> dict[str, int | None]:
-    """Return the media tokens of the prompt, without those from a cache, and of the answer."""
-
-    def of(part: str, medium: str) -> int | None:
-        path = f"{part}_tokens_by_modality"
-        counts = count.objects(path)
-        if not counts:
-            return None
-        return sum(count.count_at(path, each.get("tokens")) for each in counts if each.get("modality") == medium)
-
-    found: dict[str, int | None] = {}
-    for medium in ("audio", "image"):
-        sent, cached = of("input", medium), of("cached", medium)
-        fresh = None if sent is None else max(0, sent + (of("tool_use", medium) or 0) - (cached or 0))
-        found |= {
-            f"{medium}_input_tokens": fresh,
-            f"cached_{medium}_input_tokens": cached,
-            f"{medium}_output_tokens": of("output", medium),
-        }
-    return found
 
 
 def _decode_steps(
@@ -124,17 +107,18 @@ def _decode_steps(
     blocks: list[ContentBlock] = []
     notes: dict[str, Any] = {}
     layout: list[dict[str, Any]] = []
+
+    def add(block: ContentBlock, native: dict[str, Any], encoded: dict[str, Any] | None) -> None:
+        _note_block(notes, len(blocks), native, encoded or {})
+        blocks.append(block)
+
     for position, step in enumerate(steps):
         kind = step["type"]
         if kind == "model_output":
             inner = step.get("content") or []
-            for index, native in enumerate(inner, len(blocks)):
-                _note_block(
-                    notes,
-                    index,
-                    native,
-                    encode.encode_block(_append(blocks, decode_blocks.decode_block(native, provider))),
-                )
+            for native in inner:
+                block = decode_blocks.decode_block(native, provider)
+                add(block, native, encode.encode_block(block))
             extra = diff_objects({**step, "content": None}, {"type": kind, "content": None})
             if "content" not in step:
                 extra = {**(extra or {}), "drop": ["content"]}
@@ -142,26 +126,17 @@ def _decode_steps(
             continue
         layout.append({})
         if kind == "thought":
-            _note_block(
-                notes,
-                len(blocks),
-                step,
-                encode.encode_step(_append(blocks, decode_blocks.decode_thinking(step))) or {},
-            )
+            thought = decode_blocks.decode_thinking(step)
+            add(thought, step, encode.encode_step(thought))
         elif kind == "function_call":
             native_id = step.get("id")
-            call = _append(blocks, decode_blocks.decode_tool_call(step, call_id(position, native_id)))
+            call = decode_blocks.decode_tool_call(step, call_id(position, native_id))
             plain = {key: value for key, value in step.items() if key != RAW_INPUT}
-            _note_block(notes, len(blocks) - 1, plain, encode.encode_step(call, native_id) or {})
+            add(call, plain, encode.encode_step(call, native_id))
         else:
             blocks.append(ProviderBlock(provider=provider, kind=kind, data=step))
     found: dict[str, Any] = {"steps": layout}
     return blocks, found | ({"blocks": notes} if notes else {})
-
-
-def _append(blocks: list[ContentBlock], block: ContentBlock) -> ContentBlock:
-    blocks.append(block)
-    return block
 
 
 def _note_block(notes: dict[str, Any], index: int, native: dict[str, Any], encoded: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ REQUEST_OPTIONS = OptionTable(
     words={"service_tier": {name: name for name in ("standard", "flex", "priority")}},
 )
 """The fields of the body itself."""
-_TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
+_TOOL_CHOICES: dict[ToolChoice, str] = {"auto": "auto", "none": "none", "required": "any"}
 
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def _decode_safety(native: Any) -> Any:
 
 
 def decode_options(
-    native: Mapping[str, Any], target: Target, context: RequestContext, conversation: list[str]
+    native: Mapping[str, Any], target: Target, context: RequestContext, covered: list[str]
 ) -> AdapterOptions:
     """Decode the options of a request."""
     config = native.get("generation_config") or {}
@@ -96,7 +96,7 @@ def decode_options(
         context=context,
     )
     encode = partial(encode_options, tools=bool(native.get("tools")))
-    return keep_other_fields(options, native, target, encode, conversation)
+    return keep_other_fields(options, native, target, encode, covered)
 
 
 def _decode_tool_choice(native: Any) -> ToolChoice | None:
@@ -104,15 +104,7 @@ def _decode_tool_choice(native: Any) -> ToolChoice | None:
         allowed = native.get("allowed_tools") or {}
         names = allowed.get("tools") or []
         return NamedTool(names[0]) if allowed.get("mode") == "any" and len(names) == 1 else None
-    match native:
-        case "any":
-            return "required"
-        case "auto":
-            return "auto"
-        case "none":
-            return "none"
-        case _:
-            return None
+    return next((ours for ours, theirs in _TOOL_CHOICES.items() if theirs == native), None)
 
 
 def _decode_output_schema(native: Any) -> dict[str, Any] | None:

@@ -6,7 +6,6 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.answers.error_writer import (
-    ErrorRow,
     error_headers,
     error_message,
     error_status,
@@ -39,27 +38,7 @@ UNCOUNTED = (
 )  # fmt: skip
 """The counts that are part of others on this wire, or have no field."""
 
-ERRORS = error_table(
-    DragomanError=ErrorRow(500, ""),
-    ProviderError=ErrorRow(500, ""),
-    RequestError=ErrorRow(400, ""),
-    InvalidRequestError=ErrorRow(400, ""),
-    ContentFilterError=ErrorRow(400, ""),
-    ContextOverflowError=ErrorRow(400, ""),
-    AuthenticationError=ErrorRow(401, ""),
-    BillingError=ErrorRow(402, ""),
-    BudgetExceededError=ErrorRow(402, ""),
-    PermissionDeniedError=ErrorRow(403, ""),
-    NotFoundError=ErrorRow(404, ""),
-    NoModelError=ErrorRow(404, ""),
-    RateLimitError=ErrorRow(429, ""),
-    RequestCancelledError=ErrorRow(499, ""),
-    NetworkError=ErrorRow(502, ""),
-    MalformedReplyError=ErrorRow(502, ""),
-    UnclassifiedError=ErrorRow(502, ""),
-    RequestTimeoutError=ErrorRow(504, ""),
-    OverloadedError=ErrorRow(503, ""),
-)
+ERRORS = error_table(kinds={})
 """The wire has no types of errors: clients read the status."""
 
 _OVERFLOW = "the prompt exceeds the available context size"

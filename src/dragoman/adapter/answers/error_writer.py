@@ -38,8 +38,35 @@ ErrorTable = Mapping[type[Exception], ErrorRow]
 """Rows by class of error; a subclass without a row has its base's. The row of DragomanError is for all others."""
 
 
-def error_table(**rows: ErrorRow) -> ErrorTable:
-    """Return the table of a wire from its rows by name of the class. Raises AttributeError for an unknown name."""
+STATUSES = {
+    "DragomanError": 500,
+    "ProviderError": 500,
+    "RequestError": 400,
+    "InvalidRequestError": 400,
+    "ContentFilterError": 400,
+    "ContextOverflowError": 400,
+    "AuthenticationError": 401,
+    "BillingError": 402,
+    "BudgetExceededError": 402,
+    "PermissionDeniedError": 403,
+    "NotFoundError": 404,
+    "NoModelError": 404,
+    "RateLimitError": 429,
+    "RequestCancelledError": 499,
+    "NetworkError": 502,
+    "MalformedReplyError": 502,
+    "UnclassifiedError": 502,
+    "OverloadedError": 503,
+    "RequestTimeoutError": 504,
+}
+"""The statuses of most wires, by the name of the class."""
+
+
+def error_table(kinds: Mapping[int, str] | None = None, **rows: ErrorRow) -> ErrorTable:
+    """Return the table of a wire from its rows by name of the class; ``kinds`` makes those of the common statuses.
+    Raises AttributeError for an unknown name."""
+    if kinds is not None:
+        rows = {name: ErrorRow(status, kinds.get(status, "")) for name, status in STATUSES.items()} | rows
     return {getattr(errors, name): row for name, row in rows.items()}
 
 
