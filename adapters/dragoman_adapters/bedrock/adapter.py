@@ -1,15 +1,14 @@
 """The adapter for Amazon Bedrock's runtime."""
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint
 from dragoman.adapter.facts.capabilities import MAX_KNOWN_MODELS, AdapterCapabilities, ModelTable
+from dragoman.adapter.package_data import read_toml
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.server_tools.table import ServerToolTable
@@ -31,7 +30,7 @@ _EVENT_STREAM = "application/vnd.amazon.eventstream"
 _ANTHROPIC_VERSION = "bedrock-2023-05-31"
 """See docs.aws.amazon.com/bedrock/latest/userguide, "Anthropic Claude Messages API"."""
 
-_DATA = tomllib.loads(files("dragoman_adapters.bedrock").joinpath("models.toml").read_text(encoding="utf-8"))
+_DATA = read_toml("dragoman_adapters.bedrock", "models.toml")
 _MODELS = ModelTable(_DATA)
 _ANTHROPIC_MODELS = ModelTable.of("dragoman_adapters.anthropic")
 

@@ -10,11 +10,10 @@ from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests.block_fields import unread_fields, without_fields
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
-    AudioBlock,
+    MEDIA_CLASSES,
     Citation,
     ContentBlock,
     DocumentBlock,
-    ImageBlock,
     MediaSource,
     ProviderBlock,
     RedactedThinkingBlock,
@@ -22,7 +21,6 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    VideoBlock,
     text_block,
 )
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
@@ -81,28 +79,17 @@ def _decode_media(kind: str, native: Mapping[str, Any], provider: str) -> Conten
     source = _decode_media_source(native.get("source") or {}, provider)
     if source is None:
         return None
-    media_type = encode.MEDIA_TYPES[kind].get(native.get("format") or "")
-    match kind:
-        case "image":
-            return ImageBlock(source=source, media_type=media_type)
-        case "document":
-            return DocumentBlock(
-                source=source,
-                media_type=media_type,
-                title=native.get("name"),
-                context=native.get("context"),
-                citations=_decode_enabled(native.get("citations")),
-            )
-        case "video":
-            return VideoBlock(source=source, media_type=media_type)
-        case _:
-            return AudioBlock(source=source, media_type=media_type)
-
-
-def _decode_enabled(native: Any) -> bool | None:
-    """Return whether a document is to be cited; None if the request does not say."""
-    enabled = native.get("enabled") if isinstance(native, dict) else None
-    return enabled if isinstance(enabled, bool) else None
+    media_type = encode.media_types()[kind].get(native.get("format") or "")
+    if kind != "document":
+        return MEDIA_CLASSES[kind](source=source, media_type=media_type)
+    enabled = citations.get("enabled") if isinstance(citations := native.get("citations"), dict) else None
+    return DocumentBlock(
+        source=source,
+        media_type=media_type,
+        title=native.get("name"),
+        context=native.get("context"),
+        citations=enabled if isinstance(enabled, bool) else None,  # None: the request does not say
+    )
 
 
 def _decode_media_source(native: Mapping[str, Any], provider: str) -> MediaSource | None:

@@ -39,13 +39,14 @@ ERROR_REASONS = {
 _PLAIN_FIELDS = {"text"}
 _UNSPECIFIED = ("", "FINISH_REASON_UNSPECIFIED")
 
-_MODALITIES = ("", "TEXT", "IMAGE", "VIDEO", "AUDIO", "DOCUMENT")
 _MEDIA_LISTS = {
     "prompt": "promptTokensDetails",
     "tools": "toolUsePromptTokensDetails",
     "cache": "cacheTokensDetails",
     "answer": "candidatesTokensDetails",
 }
+"""The lists of tokens by medium."""
+_MODALITIES = ("", "TEXT", "IMAGE", "VIDEO", "AUDIO", "DOCUMENT")
 _TRAFFIC = ("", "ON_DEMAND", "PROVISIONED_THROUGHPUT")
 """Media and kinds of traffic by their numbers in Google's protocol buffers."""
 

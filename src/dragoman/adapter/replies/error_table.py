@@ -1,13 +1,12 @@
 """The classes of a provider's errors by what its replies say: ``errors.toml`` of the adapter's package."""
 
-import tomllib
 from collections.abc import Mapping
 from functools import cached_property
-from importlib.resources import files
 from typing import Any
 
 from dragoman.adapter import errors
 from dragoman.adapter.errors import ProviderError
+from dragoman.adapter.package_data import read_toml
 
 
 class ErrorTable:
@@ -19,10 +18,9 @@ class ErrorTable:
 
     @cached_property
     def _parts(self) -> Mapping[str, Mapping[str, type[ProviderError]]]:
-        text = files(self._package).joinpath("errors.toml").read_text(encoding="utf-8")
         return {
             part: {word: getattr(errors, name) for name, words in rows.items() for word in words}
-            for part, rows in tomllib.loads(text).items()
+            for part, rows in read_toml(self._package, "errors.toml").items()
         }
 
     def find(self, part: str, word: Any) -> type[ProviderError] | None:
