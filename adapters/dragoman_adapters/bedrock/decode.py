@@ -56,8 +56,14 @@ _MEDIA = ("image", "document", "video", "audio")
 
 def decode_message(native: Native, reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE) -> Message:
     """Decode a whole reply, or the one that a stream has accumulated."""
-    native_blocks = map(_without_call_type, native["output"]["message"]["content"])
-    content, notes = _decode_blocks(native_blocks, reply.call_id)
+    natives: list[Native] = []
+    for block in native["output"]["message"]["content"]:
+        call = block.get("toolUse") or {}
+        if call.get("type") == "tool_use":  # in requests a call has no type of its own
+            call = {name: value for name, value in call.items() if name != "type"}
+            block = {**block, "toolUse": call}
+        natives.append(block)
+    content, notes = _decode_blocks(natives, reply.call_id)
     raw: Native = {key: value for key, value in native.items() if key not in _COVERED_FIELDS}
     known = known_names("dragoman_adapters.bedrock")
     reply.note_unknown("field", native.keys(), known.fields)
@@ -155,14 +161,6 @@ def _decode_blocks(
 def _marked_blocks(notes: Native) -> tuple[int, ...]:
     """Return the indexes of the blocks that a marker follows."""
     return tuple(int(index) for index, note in notes.get("blocks", {}).items() if note.get("behind"))
-
-
-def _without_call_type(native: Native) -> Native:
-    """Return a block of a reply in the form of requests, in which a call has no type of its own."""
-    call = native.get("toolUse") or {}
-    if call.get("type") != "tool_use":
-        return native
-    return {**native, "toolUse": {name: value for name, value in call.items() if name != "type"}}
 
 
 def is_call(native: Native) -> bool:

@@ -133,8 +133,7 @@ class BedrockStreamDecoder(AccumulatingDecoder):
             return self._messages.partial(status)
         return super().partial(status)
 
-    def decode_message(self, native: Native, status: MessageStatus) -> Message:
-        return decode.decode_message(native, self._reply, status)
+    decode_message = staticmethod(decode.decode_message)
 
     def _anthropic(self, chunk: Native, wrapped: bytes) -> Iterable[StreamEvent]:
         if self._messages is None:

@@ -8,6 +8,7 @@ from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.replies.accumulating_decoder import AccumulatingDecoder
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.framing import Frame
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.canonical.events import (
     StreamEvent,
     TextDelta,
@@ -98,10 +99,10 @@ class CohereStreamDecoder(AccumulatingDecoder):
             case _:
                 return self.skip_unknown(str(kind))
 
-    def decode_message(self, native: dict[str, Any], status: MessageStatus) -> Message:
+    def decode_message(self, native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus) -> Message:
         cut = [position for position, part in enumerate(self._parts) if part.field == "tool_calls" and not part.ended]
         pieces = [part.piece() for part in self._parts]
-        return decode.decode_message(native, self._reply, status, pieces=pieces, cut=cut)
+        return decode.decode_message(native, reply, status, pieces=pieces, cut=cut)
 
     def _add(self, field: str, index: Any, native: dict[str, Any]) -> int:
         if (field, index) in self._positions:

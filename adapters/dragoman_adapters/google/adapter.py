@@ -11,6 +11,7 @@ from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
+from dragoman.adapter.wirejson import lookup_path
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
@@ -62,10 +63,7 @@ class GoogleAdapter(WireAdapter):
 
     @classmethod
     def block_signature(cls, message: Message, index: int) -> str | None:
-        notes = (message.metadata.provider_raw or {}).get("blocks")
-        note = notes.get(str(index)) if isinstance(notes, dict) else None
-        inner = note.get("set") if isinstance(note, dict) else None
-        signature = inner.get("thoughtSignature") if isinstance(inner, dict) else None
+        signature = lookup_path(message.metadata.provider_raw or {}, f"blocks.{index}.set.thoughtSignature")
         return signature if isinstance(signature, str) else None
 
     @classmethod

@@ -164,6 +164,9 @@ def decode_usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) 
     if count is None or native is None or native.get("promptTokenCount") is None:
         return None
     prompt, cached, thoughts = count("promptTokenCount"), count("cachedContentTokenCount"), "thoughtsTokenCount"
+    traffic = _enum_name(native.get("trafficType"), _TRAFFIC)
+    if traffic and traffic.startswith("ON_DEMAND_"):  # the rest is the name of the tier that requests it
+        traffic = traffic.removeprefix("ON_DEMAND_").lower()
     return count.usage(
         input_tokens=count.uncached(prompt, cached) + count("toolUsePromptTokenCount"),
         cached_input_tokens=cached,
@@ -171,7 +174,7 @@ def decode_usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) 
         reasoning_tokens=count.optional(thoughts),
         **count_media(count, _MEDIA_LISTS, "tokenCount", {"audio": "AUDIO", "image": "IMAGE"}),
         server_tools=dict(searches),
-        service_tier=count.text("serviceTier") or _service_tier(native.get("trafficType")),
+        service_tier=count.text("serviceTier") or traffic,
         reported_total=count.optional("totalTokenCount"),
     )
 
@@ -202,20 +205,10 @@ def count_media(
     return found
 
 
-def _service_tier(traffic: Any) -> str | None:
-    """Return Vertex AI's kind of traffic, by the name of the tier that requests it if there is one."""
-    name = _enum_name(traffic, _TRAFFIC)
-    return name.removeprefix("ON_DEMAND_").lower() if name and name.startswith("ON_DEMAND_") else name
-
-
 def _enum_name(value: Any, names: tuple[str, ...]) -> str | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return names[value] or None if 0 <= value < len(names) else str(value)
     return value if isinstance(value, str) and value else None
-
-
-CitationsByBlock = dict[int, list[Citation]]
-"""Citations by the index of their block."""
 
 
 def attach_citations(content: Sequence[ContentBlock], candidate: Mapping[str, Any]) -> list[ContentBlock]:
@@ -225,7 +218,7 @@ def attach_citations(content: Sequence[ContentBlock], candidate: Mapping[str, An
         return list(content)
     grounding, citation_metadata = grounding or {}, citation_metadata or {}
     answer = _AnswerText(content)
-    found: CitationsByBlock = {}
+    found: dict[int, list[Citation]] = {}  # by the index of their block
     chunks = grounding.get("groundingChunks") or ()
     for support in grounding.get("groundingSupports") or ():
         position = answer.place(support.get("segment") or {})

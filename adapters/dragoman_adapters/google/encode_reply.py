@@ -34,7 +34,7 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolUseBlock,
 )
-from dragoman.canonical.message import Alternative, Message, StopReason
+from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.google import encode_blocks
 
@@ -100,8 +100,16 @@ def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
         if candidates and writer.alternatives(message):
             candidates += raw.get("candidates") or ()
     else:
-        answers = [message, *(_as_message(other, message) for other in writer.alternatives(message))]
-        candidates = [_encode_candidate(index, answer, writer) for index, answer in enumerate(answers)]
+        answers = [message]
+        for other in writer.alternatives(message):
+            metadata = message.metadata.model_copy(update={"stop_reason": other.stop_reason})
+            answers.append(message.model_copy(update={"content": other.content, "metadata": metadata}))
+        candidates = []
+        for index, answer in enumerate(answers):
+            parts = _encode_own_parts(answer, {}, writer) if writer.is_own else _encode_parts(answer, writer)
+            candidate = {"content": {"parts": parts, "role": "model"}, "index": index}
+            candidate["finishReason"] = stop_word(answer.stop_reason, writer)
+            candidates.append(candidate | encode_grounding(answer, writer))
     usage = message.metadata.usage
     encoded: dict[str, Any] = {"candidates": candidates} if candidates else {}
     encoded["modelVersion"] = writer.served_model(message)
@@ -114,17 +122,6 @@ def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
     if raw:
         encoded |= {key: value for key, value in raw.items() if key not in _NOTES}
     return encoded
-
-
-def _as_message(other: Alternative, message: Message) -> Message:
-    metadata = message.metadata.model_copy(update={"stop_reason": other.stop_reason})
-    return message.model_copy(update={"content": other.content, "metadata": metadata})
-
-
-def _encode_candidate(index: int, message: Message, writer: ReplyWriter) -> dict[str, Any]:
-    parts = _encode_own_parts(message, {}, writer) if writer.is_own else _encode_parts(message, writer)
-    candidate = {"content": {"parts": parts, "role": "model"}, "index": index}
-    return candidate | {"finishReason": stop_word(message.stop_reason, writer)} | encode_grounding(message, writer)
 
 
 def _encode_own_parts(message: Message, raw: Mapping[str, Any], writer: ReplyWriter) -> list[dict[str, Any]]:

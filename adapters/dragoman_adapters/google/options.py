@@ -49,8 +49,12 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
         encoded["labels"] = dict(labels)
     if safety := safety_settings(request.used.take("safety")):
         encoded["safetySettings"] = safety
-    if choice := _encode_tool_choice(request, tools=tools):
-        encoded["toolConfig"] = {"functionCallingConfig": choice}
+    choice = option_table.tool_choice(request, tools=tools, reasoning=False)
+    if isinstance(choice, NamedTool):
+        named = {"mode": _MODES["required"], "allowedFunctionNames": [choice.name]}
+        encoded["toolConfig"] = {"functionCallingConfig": named}
+    elif choice:
+        encoded["toolConfig"] = {"functionCallingConfig": {"mode": _MODES[choice]}}
     option_table.record_parallel_calls_loss(request, "Google has no such switch")
     option_table.record_cache_hint_loss(request)
     request.record_unused_options(OPTIONS.absent)
@@ -70,7 +74,7 @@ def _encode_generation_config(request: RequestBuilder, *, tools: bool) -> dict[s
     return config
 
 
-SAFETY_WORDS = tuple(_THRESHOLDS)
+SAFETY_WORDS: tuple[Any, ...] = tuple(_THRESHOLDS)
 """The values of the option ``safety``."""
 
 
@@ -78,18 +82,6 @@ def safety_settings(safety: str | None) -> list[dict[str, str]]:
     """Return the settings of each harm; the standard is to send none."""
     threshold = _THRESHOLDS.get(safety or "")
     return [{"category": f"HARM_CATEGORY_{harm}", "threshold": threshold} for harm in _HARMS] if threshold else []
-
-
-def decode_safety(native: Any) -> Any:
-    """Return our word for the settings; None if they are others."""
-    return next((word for word in SAFETY_WORDS if native == safety_settings(word)), None)
-
-
-def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> dict[str, Any] | None:
-    choice = option_table.tool_choice(request, tools=tools, reasoning=False)
-    if isinstance(choice, NamedTool):
-        return {"mode": "ANY", "allowedFunctionNames": [choice.name]}
-    return {"mode": _MODES[choice]} if choice else None
 
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
@@ -155,7 +147,7 @@ def decode_options(
         **REQUEST_OPTIONS.decode(body),
         logprobs=option_table.decode_logprobs(config, "responseLogprobs", "logprobs"),
         metadata=body.get("labels") if target.capabilities.wire.get("labels") else None,
-        safety=decode_safety(body.get("safetySettings")),
+        safety=next((word for word in SAFETY_WORDS if body.get("safetySettings") == safety_settings(word)), None),
         tool_choice=_decode_tool_choice((body.get("toolConfig") or {}).get("functionCallingConfig") or {}),
         output_schema=_decode_output_schema(config)
         if structured_output.reads_schema(target, context, tools=has_tools)

@@ -73,16 +73,12 @@ def _safety_settings(safety: str | None) -> list[dict[str, str]]:
     ]
 
 
-def _decode_safety(native: Any) -> Any:
-    """Return our word for the settings; None if they are others."""
-    return next((word for word in SAFETY_WORDS if native == _safety_settings(word)), None)
-
-
 def decode_options(
     native: Mapping[str, Any], target: Target, context: RequestContext, covered: list[str]
 ) -> AdapterOptions:
     """Decode the options of a request."""
     config = native.get("generation_config") or {}
+    safety = native.get("safety_settings")
     options = AdapterOptions(
         **OPTIONS.decode(config),
         **REQUEST_OPTIONS.decode(native),
@@ -90,7 +86,7 @@ def decode_options(
         output_schema=_decode_output_schema(native.get("response_format")),
         effort=config.get("thinking_level"),
         thinking=True if config.get("thinking_summaries") == "auto" else None,
-        safety=_decode_safety(native.get("safety_settings")) if native.get("safety_settings") else None,
+        safety=next((word for word in SAFETY_WORDS if safety and safety == _safety_settings(word)), None),
         background=True if native.get("background") is True else None,
         stream=native.get("stream") or False,
         context=context,

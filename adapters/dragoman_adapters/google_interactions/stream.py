@@ -29,7 +29,6 @@ from dragoman_adapters.google_interactions import decode, decode_blocks, errors
 
 INPUT_STEPS = ("user_input", "function_result")
 """Steps of the input, which the stream repeats."""
-_CALL, _OUTPUT = "function_call", "model_output"
 
 
 class StepAccumulator:
@@ -38,12 +37,19 @@ class StepAccumulator:
     ``position`` is its position among the model's steps, ``first_block`` the index of its first block in the message.
     """
 
-    __slots__ = ("_arguments", "_texts", "call", "first_block", "native", "position", "stopped")
+    __slots__ = (
+        "_arguments", "_texts", "call", "first_block", "is_call", "is_output", "is_repeated", "kind", "native",
+        "position", "stopped",
+    )  # fmt: skip
 
     def __init__(self, native: dict[str, Any], position: int, first_block: int) -> None:
         self.native = dict(native)
         if native.get("content"):
             self.native["content"] = [dict(each) for each in native["content"]]
+        self.kind: str = native["type"]
+        self.is_call = self.kind == "function_call"
+        self.is_output = self.kind == "model_output"
+        self.is_repeated = self.kind in INPUT_STEPS
         self.position = position
         self.first_block = first_block
         self.call = ""
@@ -51,23 +57,6 @@ class StepAccumulator:
         self.stopped = False
         self._texts: dict[int, list[str]] = {}
         self._arguments: list[str] = []
-
-    @property
-    def kind(self) -> str:
-        kind: str = self.native["type"]
-        return kind
-
-    @property
-    def is_call(self) -> bool:
-        return self.kind == _CALL
-
-    @property
-    def is_output(self) -> bool:
-        return self.kind == _OUTPUT
-
-    @property
-    def is_repeated(self) -> bool:
-        return self.kind in INPUT_STEPS
 
     @property
     def contents(self) -> list[dict[str, Any]]:
@@ -175,10 +164,9 @@ class InteractionsStreamDecoder(AccumulatingDecoder):
                 return self.skip_unknown(str(kind))
 
     def partial(self, status: MessageStatus) -> Message | None:
-        return self.decode_message(self.accumulated_reply(), status) if self._started else None
+        return self.decode_message(self.accumulated_reply(), self._reply, status) if self._started else None
 
-    def decode_message(self, native: dict[str, Any], status: MessageStatus) -> Message:
-        return decode.decode_message(native, self._reply, status)
+    decode_message = staticmethod(decode.decode_message)
 
     def _begin(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
         """Store what is known apart from the steps. Yields the start event, once."""

@@ -15,7 +15,6 @@ from dragoman.canonical.events import (
     ToolUseInputDelta,
     ToolUseStart,
 )
-from dragoman.canonical.message import Message, MessageStatus
 from dragoman_adapters.local import decode, errors
 
 
@@ -53,8 +52,7 @@ class LocalStreamDecoder(AccumulatingDecoder):
             case kind:
                 return self.skip_unknown(kind)
 
-    def decode_message(self, native: dict[str, Any], status: MessageStatus) -> Message:
-        return decode.decode_message(native, self._reply, status)
+    decode_message = staticmethod(decode.decode_message)
 
     def _text(self, text: str) -> Iterator[StreamEvent]:
         if not self._content or self._content[-1]["type"] != "text":

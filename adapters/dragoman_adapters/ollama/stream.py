@@ -16,7 +16,6 @@ from dragoman.canonical.events import (
     ToolUseInputDelta,
     ToolUseStart,
 )
-from dragoman.canonical.message import Message, MessageStatus
 from dragoman_adapters.ollama import decode, errors
 
 _DELTA_FIELDS = {"role", "content", "thinking", "tool_calls"}
@@ -49,8 +48,7 @@ class OllamaStreamDecoder(AccumulatingDecoder):
         if line.get("done"):
             yield from self.complete(decode.decode_usage(self._native))
 
-    def decode_message(self, native: dict[str, Any], status: MessageStatus) -> Message:
-        return decode.decode_message(native, self._reply, status)
+    decode_message = staticmethod(decode.decode_message)
 
     def _delta(self, delta: dict[str, Any]) -> Iterable[StreamEvent]:
         if thinking := delta.get("thinking"):

@@ -1,15 +1,14 @@
 """The adapter for OpenAI's Responses API."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, Endpoint
+from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
-from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.requests.prepare import prepare_request
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
@@ -92,19 +91,15 @@ class ResponsesAdapter(WireAdapter):
 
     decode_counts = staticmethod(decode.decode_counts)
 
-    def decode_request(
-        self, native: dict[str, Any], reader: "HistoryReader"
-    ) -> tuple[list[ToolDefinition], AdapterOptions]:
+    def decode_history(self, native: dict[str, Any], reader: "HistoryReader") -> Iterable[str]:
         decode.decode_history(native, reader)
-        context = reader.context
-        tools = reader.tools(native.get("tools"), decode.decode_tools, native, self.provider)
-        options = read_options(
-            native,
-            (type(self), self.model),
-            context,
-            CONVERSATION,
-            lambda: decode_options(native, self.target, context),
-        )
-        return tools, options
+        return CONVERSATION
+
+    decode_tools = staticmethod(decode.decode_tools)
+
+    def decode_options(
+        self, native: dict[str, Any], target: Target, context: RequestContext, covered: list[str]
+    ) -> AdapterOptions:
+        return decode_options(native, target, context)
 
     decode_error = staticmethod(errors.decode_error)

@@ -50,8 +50,8 @@ class WireAdapter(Adapter):
 
     Subclasses declare ``models`` and ``path``, and implement `encode_body` and `decode_message`: that is enough for a
     session with models whose ``supports_streaming`` is absent. Most also have a `decoder` for streams, `decode_error`
-    for the errors that the status does not tell, and `decode_request` for histories in the provider's format. The
-    other methods below have defaults that fit most wires.
+    for the errors that the status does not tell, and `decode_history`, `decode_tools` and `decode_options` for requests
+    in the provider's format. The other methods below have defaults that fit most wires.
 
     An option that the encoder does not take from ``request.used`` becomes a loss by itself.
     """

@@ -56,8 +56,11 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "routing": RouterConfiguration,
 }
 
-_FOREIGN = frozenset({"foreign_names.toml", "words.toml", "marks.toml", "formats.toml", "a2a.toml"})
-"""Files whose keys are names of other libraries and of their formats."""
+_FOREIGN = frozenset({
+    "foreign_names.toml", "words.toml", "marks.toml", "formats.toml", "a2a.toml", "errors.toml", "known_names.toml",
+    "media_types.toml",
+})  # fmt: skip
+"""Files about names of other libraries, of their formats and of wires."""
 _NAMED_BY_DATA = frozenset({"endpoints.toml", "overlay.toml", "token_weights.toml"})
 """Files whose tables have names that are data: of endpoints, of providers, of tokenizers."""
 _OF_DATA = frozenset({"evidence", "factors", "unpriced", "same_prices"})

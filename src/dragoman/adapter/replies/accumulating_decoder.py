@@ -33,11 +33,11 @@ class AccumulatingDecoder(StreamDecoder):
         """Return the reply object so far."""
 
     @abstractmethod
-    def decode_message(self, native: dict[str, Any], status: MessageStatus) -> Message:
+    def decode_message(self, native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus) -> Message:
         """Decode the reply object as that of a whole reply."""
 
     def partial(self, status: MessageStatus) -> Message | None:
-        return self.decode_message(self.accumulated_reply(), status) if self._native else None
+        return self.decode_message(self.accumulated_reply(), self._reply, status) if self._native else None
 
     def start(self, native: dict[str, Any], model: str | None = None) -> Iterator[StreamEvent]:
         """Start the reply with this object. ``model`` is the one that answers, if the wire names it."""
@@ -56,4 +56,5 @@ class AccumulatingDecoder(StreamDecoder):
         """Complete the reply."""
         if usage is not None:
             yield UsageUpdate(self._reply.message_id, usage)
-        yield MessageComplete(self.decode_message(self.accumulated_reply(), MessageStatus.COMPLETE))
+        message = self.decode_message(self.accumulated_reply(), self._reply, MessageStatus.COMPLETE)
+        yield MessageComplete(message)
