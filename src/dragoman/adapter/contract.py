@@ -247,11 +247,14 @@ class Adapter(ABC):
     telemetry_operation: ClassVar[str] = "chat"
     """The name of a request in OpenTelemetry's conventions."""
 
-    # What some providers have besides. Few programs use it, so each part is declared as ``module:class``.
+    # What some providers have besides. Few programs use it, so each part is loaded when it is first used.
 
     batch_api_at: ClassVar[str] = ""
+    """Where the class of `batch_api` is, as ``module:class``; empty if there is none."""
     services_at: ClassVar[str] = ""
+    """The same for `services`."""
     embeddings_at: ClassVar[str] = ""
+    """The same for `embeddings`."""
 
     @property
     def batch_api(self) -> "BatchApi | None":

@@ -123,12 +123,16 @@ class WireAdapter(Adapter):
         fields = said if isinstance(said, dict) else {"message": said}
         return origin.failure(message=fields.get("message"), code=fields.get("code")).error()
 
-    # Only streams and servers need these parts, so each is declared as ``module:name``, or its method is overridden.
+    # Only streams and servers need these parts, so each is loaded when it is first used.
 
     decoder_at: ClassVar[str] = "dragoman.adapter.replies.stream_decoder:WholeReplyDecoder"
+    """Where the class of `decoder` is, as ``module:class``. It takes the provider and the context."""
     encode_reply_at: ClassVar[str] = ""
+    """The same for the function of `encode_reply`; empty if the adapter writes no replies."""
     encode_error_at: ClassVar[str] = ""
+    """The same for the function of `encode_error`, which also takes the provider."""
     reply_encoder_at: ClassVar[str] = ""
+    """The same for the class of `reply_encoder`, which takes a `ReplyWriter`."""
 
     def decoder(self, context: RequestContext) -> "StreamDecoder":
         """Return a new decoder for one streamed reply. By default there are none: a reply is whole."""
