@@ -39,12 +39,7 @@ ERROR_REASONS = {
 _PLAIN_FIELDS = {"text"}
 _UNSPECIFIED = ("", "FINISH_REASON_UNSPECIFIED")
 
-_MEDIA_LISTS = {
-    "prompt": "promptTokensDetails",
-    "tools": "toolUsePromptTokensDetails",
-    "cache": "cacheTokensDetails",
-    "answer": "candidatesTokensDetails",
-}
+_MEDIA_LISTS = ("promptTokensDetails", "toolUsePromptTokensDetails", "cacheTokensDetails", "candidatesTokensDetails")
 """The lists of tokens by medium."""
 _MODALITIES = ("", "TEXT", "IMAGE", "VIDEO", "AUDIO", "DOCUMENT")
 _TRAFFIC = ("", "ON_DEMAND", "PROVISIONED_THROUGHPUT")
@@ -180,28 +175,33 @@ def decode_usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) 
 
 
 def count_media(
-    count: UsageReader, lists: Mapping[str, str], field: str, media: Mapping[str, str]
+    count: UsageReader, lists: tuple[str, str, str, str], field: str, media: Mapping[str, str]
 ) -> dict[str, int | None]:
     """Return the tokens of each medium: of the prompt, with tools' prompts and without those from a cache, of the
     cache, and of the answer. None if the reply does not report them.
 
-    ``lists`` are the wire's names of the four lists of counts, ``field`` is that of a count in them, and ``media`` are
-    its words for the media.
+    ``lists`` are the wire's names of the lists of counts: of the prompt, of tools' prompts, of the cache and of the
+    answer. ``field`` is the name of a count in them, and ``media`` are the wire's words for the media.
     """
 
-    def total(part: str, medium: str) -> int | None:
-        name = lists[part]
-        if name not in count.native or not (counts := count.objects(name)):
-            return None
-        found = (each.get(field) for each in counts if _enum_name(each.get("modality"), _MODALITIES) == medium)
-        return sum(count.count_at(name, each) for each in found)
+    def read(name: str) -> dict[str, int]:
+        if name not in count.native or not (entries := count.objects(name)):
+            return {}
+        sums = dict.fromkeys(media.values(), 0)
+        for each in entries:
+            if (word := _enum_name(each.get("modality"), _MODALITIES) or "") in sums:
+                sums[word] += count.count_at(name, each.get(field))
+        return sums
 
+    prompt, tools, cache, answer = map(read, lists)
     found: dict[str, int | None] = {}
     for medium, word in media.items():
-        sent, tools, cached = total("prompt", word), total("tools", word), total("cache", word)
-        found[f"{medium}_input_tokens"] = None if sent is None else max(0, sent + (tools or 0) - (cached or 0))
-        found[f"cached_{medium}_input_tokens"] = cached
-        found[f"{medium}_output_tokens"] = total("answer", word)
+        sent = prompt.get(word)
+        found[f"{medium}_input_tokens"] = (
+            None if sent is None else max(0, sent + tools.get(word, 0) - cache.get(word, 0))
+        )
+        found[f"cached_{medium}_input_tokens"] = cache.get(word)
+        found[f"{medium}_output_tokens"] = answer.get(word)
     return found
 
 

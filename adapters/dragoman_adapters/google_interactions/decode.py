@@ -39,12 +39,12 @@ RUNNING = ("queued", "in_progress")
 """Those of an interaction that has not ended."""
 _COVERED_FIELDS = {"model", "agent", "steps", "usage"}
 _CONTENTS = ("text", "image", "audio", "video", "document")
-_MEDIA_LISTS = {
-    "prompt": "input_tokens_by_modality",
-    "tools": "tool_use_tokens_by_modality",
-    "cache": "cached_tokens_by_modality",
-    "answer": "output_tokens_by_modality",
-}
+_MEDIA_LISTS = (
+    "input_tokens_by_modality",
+    "tool_use_tokens_by_modality",
+    "cached_tokens_by_modality",
+    "output_tokens_by_modality",
+)
 _COUNTED_TOOLS = {"google_search": "web_search"}
 
 

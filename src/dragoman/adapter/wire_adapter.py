@@ -29,6 +29,7 @@ from dragoman.adapter.replies.error_context import (
     parse_error_body,
 )
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
+from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.wire import Headers, WireRequest, WireResponse
@@ -85,8 +86,6 @@ class WireAdapter(Adapter):
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         """Decode a request: add its messages to the reader, return its tools and options. By default in the three steps
         below, of which the last is left out for options that are known."""
-        from dragoman.adapter.requests.option_table import read_options  # imported late: few programs read requests
-
         covered = [*self.decode_history(native, reader)]
         tools = reader.tools(native.get("tools"), self.decode_tools, native, self.provider)
         if tools:
