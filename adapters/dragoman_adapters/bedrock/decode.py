@@ -66,7 +66,7 @@ def decode_message(native: Native, reply: ReplyBuilder, status: MessageStatus = 
     content, notes = _decode_blocks(natives, reply.call_id)
     raw: Native = {key: value for key, value in native.items() if key not in _COVERED_FIELDS}
     known = known_names("dragoman_adapters.bedrock")
-    reply.note_unknown("field", native.keys(), known.fields)
+    reply.note_unknown("field", native.keys(), known.reply)
     if (stop := native.get("stopReason")) and stop not in STOP_REASONS:
         reply.note_drift("stop_reason", [stop])
     return reply.build(

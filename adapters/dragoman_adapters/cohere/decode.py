@@ -72,7 +72,7 @@ def decode_message(
         raw["residue"] = {"set": extra}
         reply.note_drift("field", [f"message.{name}" for name in extra])
     known = known_names("dragoman_adapters.cohere")
-    reply.note_unknown("field", native.keys(), known.fields)
+    reply.note_unknown("field", native.keys(), known.reply)
     if finish is not None and finish not in STOP_REASONS:
         reply.note_drift("stop_reason", [finish])
     return reply.build(

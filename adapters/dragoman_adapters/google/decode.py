@@ -68,7 +68,7 @@ def decode_message(
     covered = _COVERED_FIELDS if usage_counts else _COVERED_FIELDS - {"usageMetadata"}
     raw: dict[str, Any] = {key: value for key, value in fields.items() if key not in covered}
     known = known_names("dragoman_adapters.google")
-    reply.note_unknown("field", fields.keys(), known.fields)
+    reply.note_unknown("field", fields.keys(), known.reply)
     if reason is not None and reason not in STOP_REASONS and reason not in ERROR_REASONS:
         reply.note_drift("stop_reason", [reason])
     raw |= {"candidate": candidate} if candidate else {}

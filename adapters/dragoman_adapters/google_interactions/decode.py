@@ -56,7 +56,7 @@ def decode_message(
     content, notes = _decode_steps(steps, reply.call_id, reply.provider)
     raw = {key: value for key, value in native.items() if key not in _COVERED_FIELDS} | notes
     known = known_names("dragoman_adapters.google_interactions")
-    reply.note_unknown("field", native.keys(), known.fields)
+    reply.note_unknown("field", native.keys(), known.reply)
     if (stop := native.get("status")) and stop not in STOP_REASONS and stop != "failed":
         reply.note_drift("stop_reason", [stop])
     stop_reason = STOP_REASONS.get(stop or "completed", StopReason.ERROR)

@@ -49,7 +49,7 @@ def decode_message(
     raw: dict[str, Any] = {key: value for key, value in native.items() if key not in _COVERED_FIELDS}
     raw |= _note_message(native_message, content)
     known = known_names("dragoman_adapters.ollama")
-    reply.note_unknown("field", native.keys(), known.fields)
+    reply.note_unknown("field", native.keys(), known.reply)
     reply.note_unknown("field", native_message.keys(), known.places["message"], "message.")
     if (stop := native.get("done_reason")) and stop not in STOP_REASONS and stop not in _IDLE:
         reply.note_drift("stop_reason", [stop])

@@ -4,12 +4,13 @@ Decoders keep or ignore what they do not know. They note its name in `provider_r
 value. The bus reports it with the reply, and ``dragoman doctor --drift`` counts it in the kept conversations.
 """
 
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 
-from dragoman.adapter.package_data import read_toml
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock
 from dragoman.canonical.log import one_line
 from dragoman.canonical.message import Message
@@ -39,16 +40,18 @@ class KnownNames:
     usage. So a reply without such leftovers costs next to nothing.
     """
 
-    part_fields: frozenset[str] = frozenset()
+    part_fields: frozenset[str]
     """Fields of a part, an item or a call, of any kind."""
-    parts: frozenset[str] = frozenset()
+    parts: frozenset[str]
     """Kinds of parts that become native blocks."""
-    usage: frozenset[str] = frozenset()
+    usage: frozenset[str]
     """Fields of the usage."""
     places: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Fields of the objects that the adapter notes whole, by the key of the note."""
-    fields: frozenset[str] = frozenset()
-    """Fields of the reply itself, for adapters that look for others there."""
+    reply: frozenset[str] = frozenset()
+    """Fields of a reply, for adapters that note what they do not know of it."""
+    request: frozenset[str] = frozenset()
+    """Fields of a reply that repeat the request."""
 
     def find_unknown(
         self, content: Iterable[ContentBlock], raw: Mapping[str, Any], usage: Mapping[str, Any]
@@ -73,13 +76,10 @@ class KnownNames:
 
 @cache
 def known_names(package: str) -> KnownNames:
-    """Return the names in ``known_names.toml`` of an adapter's package, which is read with its first reply."""
-    data = read_toml(package, "known_names.toml")
-    places = {place: frozenset(names) for place, names in data.get("places", {}).items()}
-    return KnownNames(**{kind: frozenset(data.get(kind, ())) for kind in _KNOWN_KINDS}, places=places)
-
-
-_KNOWN_KINDS = ("fields", "part_fields", "parts", "usage")
+    """Return the names of an adapter's known_names.toml, which is read with its first reply."""
+    data = tomllib.loads(files(package).joinpath("known_names.toml").read_text(encoding="utf-8"))
+    places = {place: frozenset(names.split()) for place, names in data.pop("places", {}).items()}
+    return KnownNames(**{name: frozenset(names.split()) for name, names in data.items()}, places=places)
 
 
 def _fields_of_note(note: Any) -> Iterator[str]:
