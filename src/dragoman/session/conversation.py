@@ -407,7 +407,8 @@ class Conversation(Generic[TransportT]):
             self.toolbox.check_workspace(self.config.workspace)
         if self._asynchronous:
             return
-        approve = ("approve",) if inspect.iscoroutinefunction(self.config.approve) else ()
+        asks = self.config.approve
+        approve = ("approve",) if asks is not None and inspect.iscoroutinefunction(asks) else ()
         plugins = () if self.config.policy is None else self._policy.async_names
         tools = self.toolbox.async_names if self.config.tools else ()
         names = (*tools, *approve, *plugins)

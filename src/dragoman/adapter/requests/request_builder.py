@@ -97,6 +97,7 @@ class RequestBuilder:
     """The encoder's state between two stretches of turns; stored with the cached prefix."""
     provider: str = field(init=False)
     tool_id_rule: ToolIdRule = field(init=False)
+    """How the target writes the ids of calls."""
     used: UsedOptions = field(init=False)
     """The options to take from: what is left at the end is a loss. ``options`` is for looking alone."""
     holds_budgets: bool = True
