@@ -1,15 +1,13 @@
 """The adapter for Anthropic's Messages API."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
-from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
-from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.requests.prepare import prepare_request
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
@@ -19,12 +17,6 @@ from dragoman_adapters.anthropic import decode, encode
 from dragoman_adapters.anthropic.options import CONVERSATION, decode_options
 
 if TYPE_CHECKING:
-    from dragoman.adapter.answers.reply_writer import ReplyWriter
-    from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
-    from dragoman.adapter.operations.batch_api import BatchApi
-    from dragoman.adapter.operations.service_api import ServiceApi
-    from dragoman.adapter.replies.error_context import ErrorContext
-    from dragoman.adapter.replies.stream_decoder import StreamDecoder
     from dragoman.adapter.requests.request_reader import HistoryReader
 
 
@@ -52,18 +44,13 @@ class AnthropicAdapter(WireAdapter):
     instruction_fields: ClassVar[tuple[str, ...]] = ("system",)
     marks_cache: ClassVar[bool] = True
     cites_documents: ClassVar[bool] = True
-
-    @property
-    def batch_api(self) -> "BatchApi | None":
-        from dragoman_adapters.anthropic.batch import AnthropicBatchApi  # imported late: few programs submit batches
-
-        return AnthropicBatchApi(self.provider, self.model)
-
-    @property
-    def services(self) -> "ServiceApi":
-        from dragoman_adapters.anthropic.services import AnthropicServiceApi  # imported late: few programs use them
-
-        return AnthropicServiceApi(self.provider, self.model)
+    batch_api_at: ClassVar[str] = "dragoman_adapters.anthropic.batch:AnthropicBatchApi"
+    services_at: ClassVar[str] = "dragoman_adapters.anthropic.services:AnthropicServiceApi"
+    decoder_at: ClassVar[str] = "dragoman_adapters.anthropic.stream:AnthropicStreamDecoder"
+    decode_error_at: ClassVar[str] = "dragoman_adapters.anthropic.errors:decode_error"
+    encode_reply_at: ClassVar[str] = "dragoman_adapters.anthropic.encode_reply:encode_reply"
+    encode_error_at: ClassVar[str] = "dragoman_adapters.anthropic.encode_reply:encode_error"
+    reply_encoder_at: ClassVar[str] = "dragoman_adapters.anthropic.encode_stream:MessagesStreamEncoder"
 
     def compaction_options(self, options: AdapterOptions, instructions: str | None) -> AdapterOptions | None:
         return encode.compaction_options(options, self.provider, instructions)
@@ -89,7 +76,7 @@ class AnthropicAdapter(WireAdapter):
     def parse_reply(self, response: WireResponse) -> dict[str, Any]:
         native = wirejson.loads_object(response.body)
         if native.get("type") == "error":
-            from dragoman.adapter.replies.error_context import ErrorContext  # imported late, as below
+            from dragoman.adapter.replies.error_context import ErrorContext  # imported late: few requests fail
 
             raise self.decode_error(native, ErrorContext(self.provider, self.model, headers=response.headers))
         return native
@@ -98,46 +85,16 @@ class AnthropicAdapter(WireAdapter):
 
     decode_counts = staticmethod(decode.decode_counts)
 
-    def decode_request(
-        self, native: dict[str, Any], reader: "HistoryReader"
-    ) -> tuple[list[ToolDefinition], AdapterOptions]:
+    def decode_history(self, native: dict[str, Any], reader: "HistoryReader") -> Iterable[str]:
         decode.decode_history(native, reader)
-        context = reader.context
-        tools = reader.tools(native.get("tools"), decode.decode_tools, native, self.provider)
-        options = read_options(
-            native,
-            (type(self), self.model),
-            context,
-            CONVERSATION,
-            lambda: decode_options(native, self.target, context),
-        )
-        return tools, options
+        return CONVERSATION
 
-    def decode_error(self, native: dict[str, Any], origin: "ErrorContext") -> ProviderError:
-        from dragoman_adapters.anthropic.errors import decode_error  # imported late: few requests fail
+    decode_tools = staticmethod(decode.decode_tools)
 
-        return decode_error(native, origin)
-
-    def decoder(self, context: RequestContext) -> "StreamDecoder":
-        from dragoman_adapters.anthropic.stream import AnthropicStreamDecoder  # imported late: only streams need it
-
-        return AnthropicStreamDecoder(self.provider, context)
-
-    def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
-        from dragoman_adapters.anthropic.encode_reply import encode_reply  # imported late: only servers write replies
-
-        return encode_reply(message, writer)
-
-    def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
-        from dragoman_adapters.anthropic.encode_reply import encode_error  # imported late: only servers write replies
-
-        return encode_error(error, context, self.provider)
-
-    def reply_encoder(self, context: RequestContext) -> "ReplyStreamEncoder":
-        from dragoman.adapter.answers.reply_writer import ReplyWriter  # imported late: only servers write replies
-        from dragoman_adapters.anthropic.encode_stream import MessagesStreamEncoder
-
-        return MessagesStreamEncoder(ReplyWriter.for_stream(self.provider, self.model, context))
+    def decode_options(
+        self, native: dict[str, Any], target: Target, context: RequestContext, covered: list[str]
+    ) -> AdapterOptions:
+        return decode_options(native, target, context)
 
 
 class _CloudAdapter(AnthropicAdapter):
@@ -145,16 +102,8 @@ class _CloudAdapter(AnthropicAdapter):
 
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.anthropic", "models.toml", "clouds.toml")
     client_wire: ClassVar[str] = ""
-
-    @property
-    def batch_api(self) -> "BatchApi | None":
-        return None
-
-    @property
-    def services(self) -> "ServiceApi":
-        from dragoman_adapters.anthropic.services import CloudServiceApi  # imported late: few programs use them
-
-        return CloudServiceApi(self.provider, self.model)
+    batch_api_at: ClassVar[str] = ""
+    services_at: ClassVar[str] = "dragoman_adapters.anthropic.services:CloudServiceApi"
 
 
 class AnthropicVertexAdapter(_CloudAdapter):
@@ -170,12 +119,7 @@ class AnthropicVertexAdapter(_CloudAdapter):
         "dragoman_adapters.anthropic", "server_tools_clouds.toml", ("vertex",)
     )
     telemetry_name: ClassVar[str] = "gcp.vertex_ai"
-
-    @property
-    def services(self) -> "ServiceApi":
-        from dragoman_adapters.anthropic.services import VertexServiceApi  # imported late: few programs use them
-
-        return VertexServiceApi(self.provider, self.model)
+    services_at: ClassVar[str] = "dragoman_adapters.anthropic.services:VertexServiceApi"
 
     def request_path(self, options: AdapterOptions) -> str:
         operation = "streamRawPredict" if options.stream else "rawPredict"

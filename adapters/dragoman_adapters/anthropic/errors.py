@@ -2,19 +2,14 @@
 
 from typing import Any
 
-from dragoman.adapter.errors import (
-    ContextOverflowError,
-    ExpiredReferenceError,
-    InvalidRequestError,
-    ProviderError,
-)
-from dragoman.adapter.replies.error_context import ErrorContext, error_words, typed_fields
+from dragoman.adapter.errors import ExpiredReferenceError, InvalidRequestError, ProviderError
+from dragoman.adapter.replies.error_context import ErrorContext, error_words, find_phrase, typed_fields
 
+_PACKAGE = "dragoman_adapters.anthropic"
 _OWN_FIELDS = {"type": str, "details": dict}
 """Anthropic's SDKs choose among some ninety classes by the code in the details."""
 _LOST_THREAD = ("thread_not_found", "thread_already_continued", "thread_continue_in_flight")
 """The codes of errors after which the whole history begins a new thread."""
-_OVERFLOW = ("prompt is too long", "exceed context", "context limit", "context window", "tokens >")
 
 
 def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
@@ -28,9 +23,9 @@ def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         request_id=native.get("request_id") or origin.headers.get("request-id"),
         own_fields=typed_fields(inner, _OWN_FIELDS),
     )
-    kind = error_words("dragoman_adapters.anthropic")["types"].get(str(inner.get("type")))
-    if kind in (InvalidRequestError, None) and any(phrase in failure.text.lower() for phrase in _OVERFLOW):
-        kind = ContextOverflowError
+    kind = error_words(_PACKAGE)["types"].get(str(inner.get("type")))
+    if kind in (InvalidRequestError, None):
+        kind = find_phrase(_PACKAGE, failure.text) or kind
     error = failure.error(ExpiredReferenceError if failure.code in _LOST_THREAD else kind)
     if isinstance(error, ExpiredReferenceError) and failure.code in _LOST_THREAD:
         error.reference = "response"

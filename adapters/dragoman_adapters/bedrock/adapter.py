@@ -1,15 +1,14 @@
 """The adapter for Amazon Bedrock's runtime."""
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
+from dragoman.adapter.contract import AdapterOptions, Endpoint
 from dragoman.adapter.facts.capabilities import MAX_KNOWN_MODELS, AdapterCapabilities, ModelTable
+from dragoman.adapter.package_data import read_toml
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.server_tools.table import ServerToolTable
@@ -25,18 +24,13 @@ from dragoman_adapters.bedrock.endpoint import ENDPOINT, TELEMETRY_NAME
 from dragoman_adapters.bedrock.options import decode_options
 
 if TYPE_CHECKING:
-    from dragoman.adapter.errors import ProviderError
-    from dragoman.adapter.operations.embeddings import EmbeddingAdapter
-    from dragoman.adapter.operations.service_api import ServiceApi
-    from dragoman.adapter.replies.error_context import ErrorContext
-    from dragoman.adapter.replies.stream_decoder import StreamDecoder
     from dragoman.adapter.requests.request_reader import HistoryReader
 
 _EVENT_STREAM = "application/vnd.amazon.eventstream"
 _ANTHROPIC_VERSION = "bedrock-2023-05-31"
 """See docs.aws.amazon.com/bedrock/latest/userguide, "Anthropic Claude Messages API"."""
 
-_DATA = tomllib.loads(files("dragoman_adapters.bedrock").joinpath("models.toml").read_text(encoding="utf-8"))
+_DATA = read_toml("dragoman_adapters.bedrock", "models.toml")
 _MODELS = ModelTable(_DATA)
 _ANTHROPIC_MODELS = ModelTable.of("dragoman_adapters.anthropic")
 
@@ -60,22 +54,14 @@ class BedrockAdapter(WireAdapter):
     marks_cache: ClassVar[bool] = True
     cites_documents: ClassVar[bool] = True
     telemetry_name: ClassVar[str] = TELEMETRY_NAME
+    services_at: ClassVar[str] = "dragoman_adapters.bedrock.services:BedrockServiceApi"
+    embeddings_at: ClassVar[str] = "dragoman_adapters.bedrock.embeddings:BedrockEmbeddings"
+    decoder_at: ClassVar[str] = "dragoman_adapters.bedrock.stream:BedrockStreamDecoder"
+    decode_error_at: ClassVar[str] = "dragoman_adapters.bedrock.errors:decode_reply_error"
 
     @property
     def capabilities(self) -> AdapterCapabilities:
         return _find_capabilities(self.model)
-
-    @property
-    def services(self) -> "ServiceApi":
-        from dragoman_adapters.bedrock.services import BedrockServiceApi  # imported late: few programs use them
-
-        return BedrockServiceApi(self.provider, self.model)
-
-    @property
-    def embeddings(self) -> "EmbeddingAdapter":
-        from dragoman_adapters.bedrock.embeddings import BedrockEmbeddings  # imported late: few programs embed
-
-        return BedrockEmbeddings(self.provider, self.model, self.error)
 
     def request_path(self, options: AdapterOptions) -> str:
         form = detect_format(options.extra.get(self.provider, {}))
@@ -108,16 +94,6 @@ class BedrockAdapter(WireAdapter):
             return tools, anthropic_options.decode_options(native, self.target, reader.context)
         decode.decode_history(native, reader)
         return decode.decode_tools(native, self.provider), decode_options(native, self.target, reader.context)
-
-    def decode_error(self, native: dict[str, Any], origin: "ErrorContext") -> "ProviderError":
-        from dragoman_adapters.bedrock.errors import decode_reply_error  # imported late: few requests fail
-
-        return decode_reply_error(native, origin)
-
-    def decoder(self, context: RequestContext) -> "StreamDecoder":
-        from dragoman_adapters.bedrock.stream import BedrockStreamDecoder  # imported late: only streams need it
-
-        return BedrockStreamDecoder(self.provider, context)
 
 
 def __getattr__(name: str) -> type[WireAdapter]:

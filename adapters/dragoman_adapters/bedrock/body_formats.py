@@ -16,7 +16,7 @@ from dragoman.adapter.losses import LossKind
 from dragoman.adapter.requests.block_fields import field_losses
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
-from dragoman.canonical.blocks import ContentBlock, ProviderBlock
+from dragoman.canonical.blocks import ProviderBlock
 
 PROVIDER = "bedrock"
 
@@ -25,14 +25,6 @@ class BodyFormat(StrEnum):
     CONVERSE = "converse"
     MESSAGES = "messages"
     NOVA = "nova"
-
-
-_INVOKE = ("invoke", "invoke-with-response-stream")
-_OPERATIONS = {
-    BodyFormat.CONVERSE: ("converse", "converse-stream"),
-    BodyFormat.MESSAGES: _INVOKE,
-    BodyFormat.NOVA: _INVOKE,
-}
 
 
 _FOREIGN_FIELDS = {
@@ -71,31 +63,34 @@ def request_path(model: str, form: BodyFormat, *, stream: bool) -> str:
         name = quote(unquote(model), safe="")
     except UnicodeEncodeError:
         raise RequestError(f"{model!r:.80} is not a model name: it holds a lone surrogate") from None
-    return f"/model/{name}/{_OPERATIONS[form][stream]}"
+    if form is BodyFormat.CONVERSE:
+        return f"/model/{name}/{'converse-stream' if stream else 'converse'}"
+    return f"/model/{name}/{'invoke-with-response-stream' if stream else 'invoke'}"
 
 
 def drop_other_formats(request: RequestBuilder, form: BodyFormat) -> None:
     """Drop what belongs to another format: notes, native blocks, sources."""
-    fitted = (_fit_turn(request, turn, form) for turn in request.turns)
-    request.turns = tuple(turn for turn in fitted if turn.blocks)
+    is_messages = form is BodyFormat.MESSAGES
+    turns: list[Turn] = []
+    for turn in request.turns:
+        if not turn.is_simple(PROVIDER):
+            turn = _drop_unreadable_blocks(request, turn, is_messages=is_messages)
+            # Converse's notes name their form; those of Anthropic's are from its own adapter.
+            if (raw := turn.raw(PROVIDER)) and (raw.get("form") != BodyFormat.CONVERSE) is not is_messages:
+                request.losses += field_losses(turn.message, "its form of Bedrock's")
+                metadata = turn.message.metadata.model_copy(update={"provider_raw": None})
+                message = turn.message.model_copy(update={"metadata": metadata})
+                turn = replace(turn, message=message, notes=None)
+        if turn.blocks:
+            turns.append(turn)
+    request.turns = tuple(turns)
 
 
-def _fit_turn(request: RequestBuilder, turn: Turn, form: BodyFormat) -> Turn:
-    if turn.is_simple(PROVIDER):
-        return turn
-    turn = _drop_unreadable_blocks(request, turn, form)
-    raw = turn.raw(PROVIDER)
-    if not raw or _notes_are_read_by(form, raw):
-        return turn
-    request.losses += field_losses(turn.message, "its form of Bedrock's")
-    metadata = turn.message.metadata.model_copy(update={"provider_raw": None})
-    return replace(turn, message=turn.message.model_copy(update={"metadata": metadata}), notes=None)
-
-
-def _drop_unreadable_blocks(request: RequestBuilder, turn: Turn, form: BodyFormat) -> Turn:
+def _drop_unreadable_blocks(request: RequestBuilder, turn: Turn, *, is_messages: bool) -> Turn:
+    """Drop the native blocks of another form. Those of Anthropic's have a type, those of Converse have one key."""
     indexes: list[int] = []
     for index, block in enumerate(turn.blocks):
-        if _is_read_by(form, block):
+        if not isinstance(block, ProviderBlock) or ("type" in block.data) is is_messages:
             indexes.append(index)
         else:
             request.record_block_loss(turn, index, LossKind.NATIVE_BLOCK, "the block is of another of Bedrock's forms")
@@ -104,15 +99,3 @@ def _drop_unreadable_blocks(request: RequestBuilder, turn: Turn, form: BodyForma
     return replace(
         turn, blocks=tuple(turn.blocks[at] for at in indexes), origins=tuple(turn.origins[at] for at in indexes)
     )
-
-
-def _is_read_by(form: BodyFormat, block: ContentBlock) -> bool:
-    """Whether a format supports a block. Native blocks of Anthropic's format have a type; those of Converse have one
-    key.
-    """
-    return not isinstance(block, ProviderBlock) or ("type" in block.data) is (form is BodyFormat.MESSAGES)
-
-
-def _notes_are_read_by(form: BodyFormat, raw: Mapping[str, Any]) -> bool:
-    """Whether notes fit a format. Converse's notes name it; those of Anthropic's format are from its own adapter."""
-    return (raw.get("form") != BodyFormat.CONVERSE) is (form is BodyFormat.MESSAGES)

@@ -4,16 +4,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.replies.drift import KnownNames
+from dragoman.adapter.replies.drift import known_names
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, UsageReader
 from dragoman.adapter.requests.block_fields import unread_fields, without_fields
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
-    AudioBlock,
+    MEDIA_CLASSES,
     Citation,
     ContentBlock,
     DocumentBlock,
-    ImageBlock,
     MediaSource,
     ProviderBlock,
     RedactedThinkingBlock,
@@ -21,7 +20,6 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    VideoBlock,
     text_block,
 )
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
@@ -50,27 +48,6 @@ STOP_REASONS = {
 CACHE_POINT = "cachePoint"
 """The key of an empty block, which is noted and not decoded."""
 
-REPLY_FIELDS = {
-    "output", "stopReason", "usage", "metrics", "additionalModelResponseFields", "trace", "performanceConfig",
-    "serviceTier",
-}  # fmt: skip
-"""The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
-KNOWN_NAMES = KnownNames(
-    part_fields=frozenset({
-        "audio", "cachePoint", "citations", "citationsContent", "content", "context", "document", "error",
-        "format", "guardContent", "image", "input", "name", "reasoningContent", "searchResult", "source",
-        "status", "text", "toolResult", "toolUse", "toolUseId", "type", "video",
-    }),
-    parts=frozenset({
-        "audio", "citationsContent", "document", "guardContent", "image", "reasoningContent", "searchResult",
-        "toolAddition", "toolRemoval", "toolResult", "toolUse", "video",
-    }),
-    usage=frozenset({
-        "cacheDetails", "cacheReadInputTokenCount", "cacheReadInputTokens", "cacheWriteInputTokenCount",
-        "cacheWriteInputTokens", "inputTokens", "outputTokens", "serverToolUsage", "totalTokens",
-    }),
-)  # fmt: skip
-"""As recorded, and as the official SDK declares."""
 _COVERED_FIELDS = {"output", "usage"}
 _PLAIN_FIELDS = {"text"}
 _MEDIA = ("image", "document", "video", "audio")
@@ -78,11 +55,17 @@ _MEDIA = ("image", "document", "video", "audio")
 
 def decode_message(native: Native, reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE) -> Message:
     """Decode a whole reply, or the one that a stream has accumulated."""
-    native_blocks = map(_without_call_type, native["output"]["message"]["content"])
-    content, notes = _decode_blocks(native_blocks, reply.call_id)
+    natives: list[Native] = []
+    for block in native["output"]["message"]["content"]:
+        call = block.get("toolUse") or {}
+        if call.get("type") == "tool_use":  # in requests a call has no type of its own
+            call = {name: value for name, value in call.items() if name != "type"}
+            block = {**block, "toolUse": call}
+        natives.append(block)
+    content, notes = _decode_blocks(natives, reply.call_id)
     raw: Native = {key: value for key, value in native.items() if key not in _COVERED_FIELDS}
-    if unknown := native.keys() - REPLY_FIELDS:
-        reply.note_drift("field", unknown)
+    known = known_names("dragoman_adapters.bedrock")
+    reply.note_unknown("field", native.keys(), known.reply)
     if (stop := native.get("stopReason")) and stop not in STOP_REASONS:
         reply.note_drift("stop_reason", [stop])
     return reply.build(
@@ -92,7 +75,7 @@ def decode_message(native: Native, reply: ReplyBuilder, status: MessageStatus = 
         usage=decode_usage(native),
         raw={**raw, "form": str(BodyFormat.CONVERSE), **notes},
         status=status,
-        known=KNOWN_NAMES,
+        known=known,
     )
 
 
@@ -101,28 +84,17 @@ def _decode_media(kind: str, native: Mapping[str, Any], provider: str) -> Conten
     source = _decode_media_source(native.get("source") or {}, provider)
     if source is None:
         return None
-    media_type = encode.MEDIA_TYPES[kind].get(native.get("format") or "")
-    match kind:
-        case "image":
-            return ImageBlock(source=source, media_type=media_type)
-        case "document":
-            return DocumentBlock(
-                source=source,
-                media_type=media_type,
-                title=native.get("name"),
-                context=native.get("context"),
-                citations=_decode_enabled(native.get("citations")),
-            )
-        case "video":
-            return VideoBlock(source=source, media_type=media_type)
-        case _:
-            return AudioBlock(source=source, media_type=media_type)
-
-
-def _decode_enabled(native: Any) -> bool | None:
-    """Return whether a document is to be cited; None if the request does not say."""
-    enabled = native.get("enabled") if isinstance(native, dict) else None
-    return enabled if isinstance(enabled, bool) else None
+    media_type = encode.media_types()[kind].get(native.get("format") or "")
+    if kind != "document":
+        return MEDIA_CLASSES[kind](source=source, media_type=media_type)
+    enabled = citations.get("enabled") if isinstance(citations := native.get("citations"), dict) else None
+    return DocumentBlock(
+        source=source,
+        media_type=media_type,
+        title=native.get("name"),
+        context=native.get("context"),
+        citations=enabled if isinstance(enabled, bool) else None,  # None: the request does not say
+    )
 
 
 def _decode_media_source(native: Mapping[str, Any], provider: str) -> MediaSource | None:
@@ -188,14 +160,6 @@ def _decode_blocks(
 def _marked_blocks(notes: Native) -> tuple[int, ...]:
     """Return the indexes of the blocks that a marker follows."""
     return tuple(int(index) for index, note in notes.get("blocks", {}).items() if note.get("behind"))
-
-
-def _without_call_type(native: Native) -> Native:
-    """Return a block of a reply in the form of requests, in which a call has no type of its own."""
-    call = native.get("toolUse") or {}
-    if call.get("type") != "tool_use":
-        return native
-    return {**native, "toolUse": {name: value for name, value in call.items() if name != "type"}}
 
 
 def is_call(native: Native) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.notes import own_notes
+from dragoman.adapter.package_data import read_toml
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.request_builder import HAS_MARKER, RequestBuilder
 from dragoman.adapter.requests.turns import Turn
@@ -31,50 +32,16 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.bedrock.body_formats import PROVIDER
 from dragoman_adapters.bedrock.options import cache_point, encode_options
 
-MEDIA_TYPES = {
-    "image": {"png": "image/png", "jpeg": "image/jpeg", "gif": "image/gif", "webp": "image/webp"},
-    "document": {
-        "pdf": "application/pdf",
-        "csv": "text/csv",
-        "doc": "application/msword",
-        "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-        "xls": "application/vnd.ms-excel",
-        "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-        "html": "text/html",
-        "txt": "text/plain",
-        "md": "text/markdown",
-    },
-    "video": {
-        "mp4": "video/mp4",
-        "mov": "video/quicktime",
-        "mkv": "video/x-matroska",
-        "webm": "video/webm",
-        "flv": "video/x-flv",
-        "mpeg": "video/mpeg",
-        "mpg": "video/mpg",
-        "wmv": "video/x-ms-wmv",
-        "three_gp": "video/3gpp",
-    },
-    "audio": {
-        "mp3": "audio/mpeg",
-        "wav": "audio/wav",
-        "flac": "audio/flac",
-        "aac": "audio/aac",
-        "ogg": "audio/ogg",
-        "opus": "audio/opus",
-        "m4a": "audio/mp4",
-        "webm": "audio/webm",
-        "pcm": "audio/pcm",
-    },
-}
-"""Media types by kind of block and format."""
-
-_FORMATS = {kind: {media: name for name, media in formats.items()} for kind, formats in MEDIA_TYPES.items()}
 _DEFAULT_FORMATS = {"image": "png", "document": "pdf", "video": "mp4", "audio": "mp3"}
 
 _DEFAULT_NAME = "document"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9()\[\]-]+")
 _MAX_NAME_LENGTH = 200
+
+
+def media_types() -> Mapping[str, Mapping[str, str]]:
+    """Return the media types by kind of block and format."""
+    return read_toml("dragoman_adapters.bedrock", "media_types.toml")
 
 
 def encode_media(
@@ -88,7 +55,8 @@ def encode_media(
     source = content.source
     is_text = source.kind == "text"
     media_type = content.media_type or ("text/plain" if is_text else "")
-    encoded: dict[str, Any] = {"format": _FORMATS[kind].get(media_type, _DEFAULT_FORMATS[kind])}
+    formats = {media: name for name, media in media_types()[kind].items()}
+    encoded: dict[str, Any] = {"format": formats.get(media_type, _DEFAULT_FORMATS[kind])}
     if source.kind == "file_id":
         encoded["source"] = {"s3Location": {"uri": source.data}}
     elif is_text and takes_text:

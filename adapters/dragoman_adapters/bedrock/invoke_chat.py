@@ -4,15 +4,12 @@ It is for models that Converse does not serve: imported ones of Qwen 2.5 and gpt
 without the model and the switch of a stream, which are in the path; a stream wraps its chunks in Bedrock's frames.
 """
 
-import base64
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.facts.capabilities import ModelTable
-from dragoman.adapter.replies.aws_event_stream import EXCEPTION_PREFIX, AwsEventStreamDecoder
-from dragoman.adapter.replies.error_context import ErrorContext
+from dragoman.adapter.replies.aws_event_stream import AwsEventStreamDecoder
 from dragoman.adapter.replies.framing import Frame
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.request_builder import RequestBuilder
@@ -20,16 +17,12 @@ from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
 from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_adapters.bedrock import errors
 from dragoman_adapters.bedrock.body_formats import BodyFormat, request_path
 from dragoman_adapters.bedrock.endpoint import ENDPOINT, TELEMETRY_NAME
+from dragoman_adapters.bedrock.stream import read_event, unwrap_chunk
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_chat.stream import ChatStreamDecoder
-
-if TYPE_CHECKING:
-    from dragoman.adapter.operations.embeddings import EmbeddingAdapter
-    from dragoman.adapter.operations.service_api import ServiceApi
 
 _METRICS = "amazon-bedrock-invocationMetrics"
 """The field of the last chunk with Bedrock's own counts."""
@@ -47,19 +40,12 @@ class BedrockInvokeAdapter(ChatAdapter):
     client_wire: ClassVar[str] = ""
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters", "compatible/models.toml", "bedrock/invoke.toml")
     server_tools: ClassVar[ServerToolTable] = EMPTY_TABLE
+    services_at: ClassVar[str] = "dragoman_adapters.bedrock.services:BedrockServiceApi"
+    embeddings_at: ClassVar[str] = ""
+    decode_error_at: ClassVar[str] = "dragoman_adapters.bedrock.errors:decode_reply_error"
+    encode_error_at: ClassVar[str] = ""
     encode_reply = WireAdapter.encode_reply
-    encode_error = WireAdapter.encode_error
     reply_encoder = WireAdapter.reply_encoder
-
-    @property
-    def services(self) -> "ServiceApi":
-        from dragoman_adapters.bedrock.services import BedrockServiceApi  # imported late: few programs use them
-
-        return BedrockServiceApi(self.provider, self.model)
-
-    @property
-    def embeddings(self) -> "EmbeddingAdapter | None":  # type: ignore[override]
-        return None
 
     def request_path(self, options: AdapterOptions) -> str:
         return request_path(self.model, BodyFormat.MESSAGES, stream=options.stream)
@@ -70,8 +56,6 @@ class BedrockInvokeAdapter(ChatAdapter):
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         encoded = super().encode_body(request, tools)
         return {name: value for name, value in encoded.items() if name not in ("model", "stream")}
-
-    decode_error = staticmethod(errors.decode_reply_error)
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return _InvokeStreamDecoder(self.provider, context, self.dialect)
@@ -85,12 +69,7 @@ class _InvokeStreamDecoder(ChatStreamDecoder):
         self._framing = AwsEventStreamDecoder(context.frame_cap, context.body_cap)
 
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
-        data = wirejson.loads_object(frame.data, what="a stream event")
-        if frame.event.startswith(EXCEPTION_PREFIX):
-            name = frame.event.removeprefix(EXCEPTION_PREFIX)
-            raise errors.decode_error(data, ErrorContext(self.provider, self._model), name)
-        wrapped = base64.b64decode(data["bytes"], validate=True)
-        chunk = wirejson.loads_object(wrapped, what="a stream event")
+        _, chunk = unwrap_chunk(read_event(frame, self.provider, self._model))
         if (metrics := chunk.pop(_METRICS, None)) and not chunk.get("usage"):
             counts = {"prompt_tokens": metrics["inputTokenCount"], "completion_tokens": metrics["outputTokenCount"]}
             chunk["usage"] = counts

@@ -12,21 +12,16 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.replies.accumulating_decoder import AccumulatingDecoder
 from dragoman.adapter.replies.aws_event_stream import EXCEPTION_PREFIX, AwsEventStreamDecoder
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.framing import Frame
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.canonical.events import (
-    MessageComplete,
-    MessageStart,
     StreamEvent,
     TextDelta,
     ThinkingDelta,
-    ToolUseEnd,
     ToolUseInputDelta,
     ToolUseStart,
-    UsageUpdate,
 )
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman_adapters.anthropic.stream import AnthropicStreamDecoder
@@ -96,27 +91,38 @@ _BEDROCK_PREFIX = "amazon-bedrock-"
 """The prefix of fields that Bedrock adds to a model's own events."""
 
 
-class BedrockStreamDecoder(StreamDecoder):
+def read_event(frame: Frame, provider: str, model: str) -> Native:
+    """Return the object of a frame. Raises the error of an exception."""
+    data = wirejson.loads_object(frame.data, what="a stream event")
+    if frame.event.startswith(EXCEPTION_PREFIX):
+        name = frame.event.removeprefix(EXCEPTION_PREFIX)
+        raise errors.decode_error(data, ErrorContext(provider, model), name)
+    return data
+
+
+def unwrap_chunk(data: Native) -> tuple[bytes, Native]:
+    """Return the event of the model that a chunk of InvokeModel wraps, also as bytes."""
+    wrapped = base64.b64decode(data["bytes"], validate=True)
+    return wrapped, wirejson.loads_object(wrapped, what="a stream event")
+
+
+class BedrockStreamDecoder(AccumulatingDecoder):
     """Accumulates the reply object of the stream and emits an event for each change."""
 
+    framing = AwsEventStreamDecoder
+
     def __init__(self, provider: str, context: RequestContext) -> None:
-        super().__init__(provider, AwsEventStreamDecoder(context.frame_cap, context.body_cap))
+        super().__init__(provider, context)
         self._context = context
-        self._reply = ReplyBuilder(context, provider)
         self._messages: AnthropicStreamDecoder | None = None
-        self._native: Native = {}
         self._blocks: list[BlockAccumulator] = []
         self._positions: dict[int, int] = {}
 
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
-        data = wirejson.loads_object(frame.data, what="a stream event")
-        if frame.event.startswith(EXCEPTION_PREFIX):
-            name = frame.event.removeprefix(EXCEPTION_PREFIX)
-            raise errors.decode_error(data, ErrorContext(self.provider, self._context.model), name)
+        data = read_event(frame, self.provider, self._model)
         if frame.event != "chunk":
             return self._event(frame.event, data)
-        wrapped = base64.b64decode(data["bytes"], validate=True)
-        chunk = wirejson.loads_object(wrapped, what="a stream event")
+        wrapped, chunk = unwrap_chunk(data)
         if "type" in chunk:
             return self._anthropic(chunk, wrapped)
         name = next((name for name in chunk if not name.startswith(_BEDROCK_PREFIX)), "")
@@ -125,7 +131,9 @@ class BedrockStreamDecoder(StreamDecoder):
     def partial(self, status: MessageStatus) -> Message | None:
         if self._messages is not None:
             return self._messages.partial(status)
-        return decode.decode_message(self._accumulated_reply(), self._reply, status) if self._native else None
+        return super().partial(status)
+
+    decode_message = staticmethod(decode.decode_message)
 
     def _anthropic(self, chunk: Native, wrapped: bytes) -> Iterable[StreamEvent]:
         if self._messages is None:
@@ -139,7 +147,7 @@ class BedrockStreamDecoder(StreamDecoder):
 
     def _event(self, name: str, data: Native) -> Iterable[StreamEvent]:
         if name == "messageStart":
-            return self._message_start(data)
+            return self.start({"output": {"message": {"role": data["role"]}}})
         if not self._native:
             raise ValueError(f"{name} comes before the message starts")
         match name:
@@ -156,12 +164,6 @@ class BedrockStreamDecoder(StreamDecoder):
                 return self._metadata(data)
             case _:
                 return self.skip_unknown(name)
-
-    def _message_start(self, data: Native) -> Iterator[StreamEvent]:
-        if self._native:
-            raise ValueError("a second message starts in one stream")
-        self._native = {"output": {"message": {"role": data["role"]}}}
-        yield MessageStart(self._reply.message_id, self._context.model)
 
     def _block(self, index: int) -> tuple[int, BlockAccumulator]:
         """Return the block of that index; texts and thinking begin without a start event."""
@@ -236,21 +238,16 @@ class BedrockStreamDecoder(StreamDecoder):
             data = block.native()["reasoningContent"]["redactedContent"]
             yield ThinkingDelta(self._reply.message_id, position, "", redacted=data)
         if (call := block.call) is not None:
-            arguments, malformed = wirejson.parse_arguments("".join(block.texts))
-            if malformed is None:
-                tool_use_id = self._reply.call_id(position, call["toolUseId"])
-                yield ToolUseEnd(self._reply.message_id, position, tool_use_id, arguments)
+            tool_use_id = self._reply.call_id(position, call["toolUseId"])
+            yield from self.end_call(position, tool_use_id, "".join(block.texts))
 
     def _metadata(self, data: Native) -> Iterator[StreamEvent]:
         if "stopReason" not in self._native:
             raise ValueError("the counts arrived before the message stopped")
         self._native |= _without_padding(data)
-        if (usage := decode.decode_usage(self._native)) is not None:
-            yield UsageUpdate(self._reply.message_id, usage)
-        yield MessageComplete(decode.decode_message(self._accumulated_reply(), self._reply))
+        return self.complete(decode.decode_usage(self._native))
 
-    def _accumulated_reply(self) -> Native:
-        """Return the reply object so far."""
+    def accumulated_reply(self) -> Native:
         message = {**self._native["output"]["message"], "content": [block.native() for block in self._blocks]}
         return {**self._native, "output": {"message": message}}
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.replies.drift import KnownNames
+from dragoman.adapter.replies.drift import known_names
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, UsageReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
@@ -40,18 +40,6 @@ STOP_REASONS = {
     "USER_CANCEL": StopReason.CANCELLED,
 }
 
-REPLY_FIELDS = {"id", "message", "finish_reason", "usage", "logprobs", "prompt", "meta", "response_type"}
-"""The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
-KNOWN_NAMES = KnownNames(
-    part_fields=frozenset({
-        "arguments", "citations", "content", "function", "id", "name", "text", "thinking", "type",
-    }),
-    parts=frozenset(),
-    usage=frozenset({
-        "billed_units", "cached_tokens", "tokens",
-    }),
-)  # fmt: skip
-"""As recorded, and as the official SDK declares."""
 _COVERED_REPLY_FIELDS = {"message", "usage"}
 _PLAIN_FIELDS = {"type", "text"}
 _COVERED_MESSAGE_FIELDS = {"role", "content", "tool_plan", "tool_calls", "citations"}
@@ -82,8 +70,8 @@ def decode_message(
     if extra:
         raw["residue"] = {"set": extra}
         reply.note_drift("field", [f"message.{name}" for name in extra])
-    if unknown := native.keys() - REPLY_FIELDS:
-        reply.note_drift("field", unknown)
+    known = known_names("dragoman_adapters.cohere")
+    reply.note_unknown("field", native.keys(), known.reply)
     if finish is not None and finish not in STOP_REASONS:
         reply.note_drift("stop_reason", [finish])
     return reply.build(
@@ -93,7 +81,7 @@ def decode_message(
         usage=decode_usage(native.get("usage")),
         raw={key: value for key, value in raw.items() if value not in (None, {}, [], False)},
         status=status,
-        known=KNOWN_NAMES,
+        known=known,
     )
 
 
@@ -257,8 +245,8 @@ def _decode_citation(native: dict[str, Any]) -> Citation:
     )
 
 
-def decode_history(native: dict[str, Any], reader: "HistoryReader") -> None:
-    """Decode the messages of a request."""
+def decode_history(native: dict[str, Any], reader: "HistoryReader") -> tuple[str, ...]:
+    """Add the messages of a request. Returns the names of the fields that they cover."""
     for item in native["messages"]:
         role = Role(item["role"])
         if role is Role.TOOL:
@@ -273,6 +261,7 @@ def decode_history(native: dict[str, Any], reader: "HistoryReader") -> None:
         ours = encode.encode_message(item["role"], [], raw)
         extra = diff_objects(_uncovered_fields(item, covered), _uncovered_fields(ours, covered))
         reader.add(role, content, {**raw, **({"residue": extra} if extra else {})})
+    return "model", "messages"
 
 
 def _uncovered_fields(fields: Mapping[str, Any], covered: Collection[str]) -> dict[str, Any]:

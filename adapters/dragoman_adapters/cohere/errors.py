@@ -6,31 +6,10 @@ The status decides most cases. Only the message distinguishes a prompt that is t
 
 from typing import Any
 
-from dragoman.adapter.errors import (
-    AuthenticationError,
-    ContentFilterError,
-    ContextOverflowError,
-    InvalidRequestError,
-    NotFoundError,
-    ProviderError,
-    RequestTimeoutError,
-    ServerError,
-)
-from dragoman.adapter.replies.error_context import ErrorContext, class_for_status
+from dragoman.adapter.errors import InvalidRequestError, ProviderError, ServerError
+from dragoman.adapter.replies.error_context import ErrorContext, class_for_status, error_words, find_phrase
 
-_BY_STATUS: dict[int, type[ProviderError]] = {
-    498: AuthenticationError,  # "invalid token"
-    504: RequestTimeoutError,
-}
-
-_BY_MESSAGE: tuple[tuple[str, type[ProviderError]], ...] = (
-    ("too many tokens", ContextOverflowError),
-    ("context length", ContextOverflowError),
-    ("exceeds the limit of tokens", ContextOverflowError),
-    ("blocked output", ContentFilterError),
-    ("blocked input", ContentFilterError),
-    ("model not found", NotFoundError),
-)
+_PACKAGE = "dragoman_adapters.cohere"
 
 
 def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
@@ -43,7 +22,7 @@ def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
     if origin.status is None or origin.status < 400:
         kind: type[ProviderError] = ServerError
     else:
-        kind = _BY_STATUS.get(origin.status, class_for_status(origin.status))
+        kind = error_words(_PACKAGE)["statuses"].get(str(origin.status)) or class_for_status(origin.status)
     if kind in (InvalidRequestError, ServerError):
-        kind = next((found for phrase, found in _BY_MESSAGE if phrase in failure.text.lower()), kind)
+        kind = find_phrase(_PACKAGE, failure.text) or kind
     return failure.error(kind)

@@ -81,7 +81,9 @@ def _encode_thinking(request: RequestBuilder) -> dict[str, Any] | None:
     return encoded
 
 
-def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
+def decode_options(
+    native: dict[str, Any], target: Target, context: RequestContext, covered: list[str]
+) -> AdapterOptions:
     """Decode the options of a request."""
     thinking = native.get("thinking") or {}
     schema = (native.get("response_format") or {}).get("json_schema")
@@ -96,6 +98,5 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         stream=native.get("stream") or False,
         context=context,
     )
-    covered = ["model", "messages"] + (["tools"] if native.get("tools") else [])
     encode = partial(encode_options, tools=bool(native.get("tools")))
     return keep_other_fields(options, native, target, encode, covered)

@@ -5,20 +5,16 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.replies.accumulating_decoder import AccumulatingDecoder
 from dragoman.adapter.replies.error_context import ErrorContext
-from dragoman.adapter.replies.framing import Frame, SseDecoder
+from dragoman.adapter.replies.framing import Frame
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.canonical.events import (
-    MessageComplete,
-    MessageStart,
     StreamEvent,
     TextDelta,
     ThinkingDelta,
-    ToolUseEnd,
     ToolUseInputDelta,
     ToolUseStart,
-    UsageUpdate,
 )
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman_adapters.cohere import decode, errors
@@ -49,17 +45,14 @@ class _PieceAccumulator:
         return self.field, {**self.native, kind: joined} if kind in ("text", "thinking") else self.native
 
 
-class CohereStreamDecoder(StreamDecoder):
+class CohereStreamDecoder(AccumulatingDecoder):
     """Accumulates the reply object of the stream and emits an event for each change.
 
     The wire counts content parts and calls separately; here they share one index, by order of arrival.
     """
 
     def __init__(self, provider: str, context: RequestContext) -> None:
-        super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))
-        self._reply = ReplyBuilder(context, provider)
-        self._model = context.model
-        self._native: dict[str, Any] = {}
+        super().__init__(provider, context)
         self._parts: list[_PieceAccumulator] = []
         self._positions: dict[tuple[str, Any], int] = {}
         self._citations: list[dict[str, Any]] = []
@@ -72,7 +65,8 @@ class CohereStreamDecoder(StreamDecoder):
         if kind == "error" or (not kind and "message" in data):
             raise errors.decode_error(data, ErrorContext(self.provider, self._model))
         if kind == "message-start":
-            return self._start(data)
+            message = (data.get("delta") or {}).get("message") or {}
+            return self.start({"id": data.get("id"), "role": message.get("role", "assistant")})
         if not self._native:
             raise ValueError(f"{kind} comes before the message starts")
         index = data.get("index")
@@ -105,18 +99,10 @@ class CohereStreamDecoder(StreamDecoder):
             case _:
                 return self.skip_unknown(str(kind))
 
-    def partial(self, status: MessageStatus) -> Message | None:
-        if not self._native:
-            return None
+    def decode_message(self, native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus) -> Message:
         cut = [position for position, part in enumerate(self._parts) if part.field == "tool_calls" and not part.ended]
-        return decode.decode_message(self._accumulated_reply(), self._reply, status, pieces=self._pieces(), cut=cut)
-
-    def _start(self, data: dict[str, Any]) -> Iterator[StreamEvent]:
-        if self._native:
-            raise ValueError("a second message starts in one stream")
-        message = (data.get("delta") or {}).get("message") or {}
-        self._native = {"id": data.get("id"), "role": message.get("role", "assistant")}
-        yield MessageStart(self._reply.message_id, self._model)
+        pieces = [part.piece() for part in self._parts]
+        return decode.decode_message(native, reply, status, pieces=pieces, cut=cut)
 
     def _add(self, field: str, index: Any, native: dict[str, Any]) -> int:
         if (field, index) in self._positions:
@@ -165,27 +151,16 @@ class CohereStreamDecoder(StreamDecoder):
 
     def _call_end(self, index: Any) -> Iterator[StreamEvent]:
         position, part = self._open("tool_calls", index)
-        arguments, malformed = wirejson.parse_arguments("".join(part.fragments))
         part.ended = True
-        if malformed is None:
-            call = self._reply.call_id(position, part.native.get("id"))
-            yield ToolUseEnd(self._reply.message_id, position, call, arguments)
+        return self.end_call(position, self._reply.call_id(position, part.native.get("id")), "".join(part.fragments))
 
     def _end(self, delta: dict[str, Any]) -> Iterator[StreamEvent]:
         if delta.get("error"):
             raise errors.decode_error(delta, ErrorContext(self.provider, self._model))
         self._native |= {key: value for key, value in delta.items() if key != "message"}
-        if (usage := decode.decode_usage(self._native.get("usage"))) is not None:
-            yield UsageUpdate(self._reply.message_id, usage)
-        cut = [position for position, part in enumerate(self._parts) if part.field == "tool_calls" and not part.ended]
-        yield MessageComplete(
-            decode.decode_message(self._accumulated_reply(), self._reply, pieces=self._pieces(), cut=cut)
-        )
+        return self.complete(decode.decode_usage(self._native.get("usage")))
 
-    def _pieces(self) -> list[Piece]:
-        return [part.piece() for part in self._parts]
-
-    def _accumulated_reply(self) -> dict[str, Any]:
+    def accumulated_reply(self) -> dict[str, Any]:
         """Return the reply object so far, without its pieces."""
         native = {key: value for key, value in self._native.items() if key != "role"}
         message: dict[str, Any] = {"role": self._native["role"]}

@@ -3,17 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
-from dragoman.adapter.errors import DragomanError, ProviderError
+from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, load_part
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
-from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
+from dragoman.adapter.wirejson import lookup_path
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
@@ -21,12 +19,9 @@ from dragoman_adapters.google import decode, decode_messages, encode
 from dragoman_adapters.google.options import decode_options
 
 if TYPE_CHECKING:
-    from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.operations.embeddings import EmbeddingAdapter
-    from dragoman.adapter.operations.service_api import ServiceApi
-    from dragoman.adapter.replies.error_context import ErrorContext
-    from dragoman.adapter.requests.request_reader import HistoryReader
+    from dragoman_adapters.google.embeddings import GoogleEmbeddings
 
 
 class GoogleAdapter(WireAdapter):
@@ -47,6 +42,12 @@ class GoogleAdapter(WireAdapter):
     instruction_fields: ClassVar[tuple[str, ...]] = ("systemInstruction", "system_instruction")
     telemetry_name: ClassVar[str] = "gcp.gemini"
     telemetry_operation: ClassVar[str] = "generate_content"
+    error_field: ClassVar[str] = "error"
+    services_at: ClassVar[str] = "dragoman_adapters.google.services:GoogleServiceApi"
+    embeddings_at: ClassVar[str] = "dragoman_adapters.google.embeddings:GoogleEmbeddings"
+    decode_error_at: ClassVar[str] = "dragoman_adapters.google.errors:decode_error"
+    encode_reply_at: ClassVar[str] = "dragoman_adapters.google.encode_reply:encode_reply"
+    encode_error_at: ClassVar[str] = "dragoman_adapters.google.encode_reply:encode_error"
     resource: ClassVar[str] = "/v1beta/models/"
     """The path before a model's name."""
     resources: ClassVar[Mapping[str, str]] = {"models/": "/v1beta/models/", "tunedModels/": "/v1beta/tunedModels/"}
@@ -63,10 +64,7 @@ class GoogleAdapter(WireAdapter):
 
     @classmethod
     def block_signature(cls, message: Message, index: int) -> str | None:
-        notes = (message.metadata.provider_raw or {}).get("blocks")
-        note = notes.get(str(index)) if isinstance(notes, dict) else None
-        inner = note.get("set") if isinstance(note, dict) else None
-        signature = inner.get("thoughtSignature") if isinstance(inner, dict) else None
+        signature = lookup_path(message.metadata.provider_raw or {}, f"blocks.{index}.set.thoughtSignature")
         return signature if isinstance(signature, str) else None
 
     @classmethod
@@ -75,16 +73,9 @@ class GoogleAdapter(WireAdapter):
         return {"by": cls.provider, "blocks": notes} if notes else None
 
     @property
-    def services(self) -> "ServiceApi":
-        from dragoman_adapters.google.services import GoogleServiceApi  # imported late: few programs use them
-
-        return GoogleServiceApi(self.provider, self.model)
-
-    @property
     def embeddings(self) -> "EmbeddingAdapter":
-        from dragoman_adapters.google.embeddings import GoogleEmbeddings  # imported late: few programs embed
-
-        return GoogleEmbeddings(self.provider, self.model, self.error, self.model_path)
+        kind: type[GoogleEmbeddings] = load_part(self.embeddings_at)
+        return kind(self.provider, self.model, self.error, self.model_path)
 
     def request_path(self, options: AdapterOptions) -> str:
         """Return the path of a request. Without ``alt=sse`` a stream comes as one JSON array."""
@@ -113,52 +104,17 @@ class GoogleAdapter(WireAdapter):
         assert isinstance(last, ErrorEvent)
         raise last.error
 
-    def parse_reply(self, response: WireResponse) -> dict[str, Any]:
-        native = wirejson.loads_object(response.body)
-        if "error" in native:
-            raise self.error(response.status, response.body, response.headers)
-        return native
-
     def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
         return decode.decode_message(native, reply, self.capabilities.wire)
 
-    def decode_request(
-        self, native: dict[str, Any], reader: "HistoryReader"
-    ) -> tuple[list[ToolDefinition], AdapterOptions]:
-        """Decode a request. The body names neither the model nor whether to stream, so the options do not stream."""
-        covered = decode_messages.decode_history(native, reader)
-        tools = reader.tools(native.get("tools"), decode_messages.decode_tools, native, self.provider)
-        if tools:
-            covered.append("tools")
-        context = reader.context
-        options = read_options(
-            native,
-            (type(self), self.model),
-            context,
-            covered,
-            lambda: decode_options(native, self.target, context, covered),
-        )
-        return tools, options
-
-    def decode_error(self, native: dict[str, Any], origin: "ErrorContext") -> ProviderError:
-        from dragoman_adapters.google.errors import decode_error  # imported late: few requests fail
-
-        return decode_error(native, origin)
+    decode_history = staticmethod(decode_messages.decode_history)
+    decode_tools = staticmethod(decode_messages.decode_tools)
+    decode_options = staticmethod(decode_options)
 
     def decoder(self, context: RequestContext) -> "StreamDecoder":
         from dragoman_adapters.google.stream import GoogleStreamDecoder  # imported late: only streams need it
 
         return GoogleStreamDecoder(self.provider, context, self.capabilities.wire)
-
-    def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
-        from dragoman_adapters.google.encode_reply import encode_reply  # imported late: only servers write replies
-
-        return encode_reply(message, writer)
-
-    def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
-        from dragoman_adapters.google.encode_reply import encode_error  # imported late: only servers write replies
-
-        return encode_error(error, self.provider)
 
     def reply_encoder(self, context: RequestContext) -> "ReplyStreamEncoder":
         from dragoman.adapter.answers.reply_writer import ReplyWriter  # imported late: only servers write replies
@@ -189,17 +145,7 @@ class VertexAdapter(GoogleAdapter):
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.google", "models.toml", "vertex.toml")
     server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.google", keys=("vertex",))
     telemetry_name: ClassVar[str] = "gcp.vertex_ai"
+    services_at: ClassVar[str] = "dragoman_adapters.google.services:VertexServiceApi"
+    embeddings_at: ClassVar[str] = "dragoman_adapters.google.embeddings:VertexEmbeddings"
     resource: ClassVar[str] = "/publishers/google/models/"
     resources: ClassVar[Mapping[str, str]] = {"models/": "/publishers/google/models/", "endpoints/": "/endpoints/"}
-
-    @property
-    def services(self) -> "ServiceApi":
-        from dragoman_adapters.google.services import VertexServiceApi  # imported late: few programs use them
-
-        return VertexServiceApi(self.provider, self.model)
-
-    @property
-    def embeddings(self) -> "EmbeddingAdapter":
-        from dragoman_adapters.google.embeddings import VertexEmbeddings  # imported late: few programs embed
-
-        return VertexEmbeddings(self.provider, self.model, self.error, self.model_path)

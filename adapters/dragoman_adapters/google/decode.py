@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dragoman.adapter.replies.drift import KnownNames
+from dragoman.adapter.replies.drift import known_names
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, UsageReader
 from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock, text_block
 from dragoman.canonical.message import Alternative, Message, MessageStatus, StopReason
@@ -11,34 +11,6 @@ from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.google import decode_blocks, encode_blocks
 from dragoman_adapters.google.values.spelling import camel_case_fields
 
-REPLY_FIELDS = {
-    "candidates", "modelVersion", "usageMetadata", "promptFeedback", "responseId", "createTime", "modelStatus",
-}  # fmt: skip
-"""The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
-KNOWN_NAMES = KnownNames(
-    part_fields=frozenset({
-        "audioMetadata", "audioTranscription", "documentMetadata", "fileData", "functionCall",
-        "functionResponse", "inlineData", "mediaProcessing", "mediaResolution", "partMetadata", "rawInput",
-        "speechMetadata", "spreadsheetMetadata", "text", "thought", "thoughtSignature", "videoMetadata",
-    }),
-    parts=frozenset({
-        "audioTranscription", "codeExecutionResult", "executableCode", "fileData", "functionResponse",
-        "inlineData", "toolCall", "toolResponse",
-    }),
-    usage=frozenset({
-        "cacheTokensDetails", "cachedContentTokenCount", "candidatesTokenCount", "candidatesTokensDetails",
-        "promptTokenCount", "promptTokensDetails", "serviceTier", "thoughtsTokenCount",
-        "toolUsePromptTokenCount", "toolUsePromptTokensDetails", "totalTokenCount", "trafficType",
-    }),
-    places={
-    "candidate": frozenset({
-        "avgLogprobs", "citationMetadata", "content", "continuationToken", "finishMessage", "finishReason",
-        "groundingAttributions", "groundingMetadata", "index", "logprobsResult", "safetyRatings", "tokenCount",
-        "urlContextMetadata",
-    }),
-    },
-)  # fmt: skip
-"""As recorded, and as the official SDK declares."""
 _COVERED_FIELDS = {"candidates", "modelVersion", "usageMetadata"}
 
 STOP_REASONS = {
@@ -66,6 +38,8 @@ ERROR_REASONS = {
 _PLAIN_FIELDS = {"text"}
 _UNSPECIFIED = ("", "FINISH_REASON_UNSPECIFIED")
 
+_MEDIA_LISTS = ("promptTokensDetails", "toolUsePromptTokensDetails", "cacheTokensDetails", "candidatesTokensDetails")
+"""The lists of tokens by medium."""
 _MODALITIES = ("", "TEXT", "IMAGE", "VIDEO", "AUDIO", "DOCUMENT")
 _TRAFFIC = ("", "ON_DEMAND", "PROVISIONED_THROUGHPUT")
 """Media and kinds of traffic by their numbers in Google's protocol buffers."""
@@ -86,45 +60,45 @@ def decode_message(
     is_blocked = "blockReason" in (fields.get("promptFeedback") or {})
     if not candidates and not is_blocked and status is MessageStatus.COMPLETE:
         raise ValueError("there is neither a candidate nor a reason why the prompt was blocked")
-    chosen = candidates[0] if candidates else {}
-    candidate = camel_case_fields(chosen, without=("content",))
-    content, notes = _decode_content(chosen.get("content") or {}, reply, 0)
-    content = attach_citations(content, candidate)
+    content, stop, candidate, notes = _decode_candidate(candidates[0] if candidates else {}, reply, facts, 0)
+    others = [_decode_candidate(other, reply, facts, place)[:2] for place, other in enumerate(candidates[1:], 1)]
     reason = finish_reason_name(candidate.get("finishReason"), facts)
     usage_counts = decode_usage(fields.get("usageMetadata"), count_searches(candidate, facts["search_unit"]))
     covered = _COVERED_FIELDS if usage_counts else _COVERED_FIELDS - {"usageMetadata"}
     raw: dict[str, Any] = {key: value for key, value in fields.items() if key not in covered}
-    if unknown := fields.keys() - REPLY_FIELDS:
-        reply.note_drift("field", unknown)
+    known = known_names("dragoman_adapters.google")
+    reply.note_unknown("field", fields.keys(), known.reply)
     if reason is not None and reason not in STOP_REASONS and reason not in ERROR_REASONS:
         reply.note_drift("stop_reason", [reason])
     raw |= {"candidate": candidate} if candidate else {}
     raw |= {"candidates": candidates[1:]} if candidates[1:] else {}
     raw |= {"blocks": notes} if notes else {}
-    has_calls = any(block.type == "tool_use" for block in content)
     return reply.build(
         content,
         model=fields.get("modelVersion"),
-        stop_reason=_decode_stop_reason(reason, has_calls=has_calls, is_blocked=is_blocked and not candidates),
+        stop_reason=StopReason.REFUSAL if is_blocked and not candidates else stop,
         usage=usage_counts,
         raw=raw,
         status=status,
-        alternatives=[_decode_alternative(other, reply, facts, place) for place, other in enumerate(candidates[1:], 1)],
-        known=KNOWN_NAMES,
+        alternatives=[Alternative(content=tuple(blocks), stop_reason=reason) for blocks, reason in others],
+        known=known,
     )
 
 
-def _decode_alternative(
+def _decode_candidate(
     native: Mapping[str, Any], reply: ReplyBuilder, facts: Mapping[str, Any], place: int
-) -> Alternative:
+) -> tuple[list[ContentBlock], StopReason, dict[str, Any], dict[str, Any]]:
+    """Return the content of an answer, its stop reason, its other fields, and the notes on its parts.
+
+    Calls finish with STOP as well, so the blocks decide.
+    """
     candidate = camel_case_fields(native, without=("content",))
-    content, _ = _decode_content(native.get("content") or {}, reply, place)
+    content, notes = _decode_content(native.get("content") or {}, reply, place)
     reason = finish_reason_name(candidate.get("finishReason"), facts)
-    has_calls = any(block.type == "tool_use" for block in content)
-    return Alternative(
-        content=tuple(attach_citations(content, candidate)),
-        stop_reason=_decode_stop_reason(reason, has_calls=has_calls, is_blocked=False),
-    )
+    stop = StopReason.END_TURN if reason is None else STOP_REASONS.get(reason, StopReason.ERROR)
+    if stop is StopReason.END_TURN and any(block.type == "tool_use" for block in content):
+        stop = StopReason.TOOL_USE
+    return attach_citations(content, candidate), stop, candidate, notes
 
 
 def _decode_content(
@@ -175,16 +149,6 @@ def finish_reason_name(native: Any, facts: Mapping[str, Any]) -> str | None:
     return None if native is None or native in _UNSPECIFIED else str(native)
 
 
-def _decode_stop_reason(reason: str | None, *, has_calls: bool, is_blocked: bool) -> StopReason:
-    """Decode the stop reason. Calls finish with STOP as well, so the blocks decide. A blocked prompt has no reason."""
-    if is_blocked:
-        return StopReason.REFUSAL
-    if reason is None:
-        return StopReason.TOOL_USE if has_calls else StopReason.END_TURN
-    found = STOP_REASONS.get(reason, StopReason.ERROR)
-    return StopReason.TOOL_USE if has_calls and found is StopReason.END_TURN else found
-
-
 def decode_usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) -> TokenUsage | None:
     """Decode the usage; None if it has no prompt count. ``searches`` are billed in addition to the tokens.
 
@@ -194,59 +158,56 @@ def decode_usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) 
     if count is None or native is None or native.get("promptTokenCount") is None:
         return None
     prompt, cached, thoughts = count("promptTokenCount"), count("cachedContentTokenCount"), "thoughtsTokenCount"
-    media = _ModalityCounts(count)
+    traffic = _enum_name(native.get("trafficType"), _TRAFFIC)
+    if traffic and traffic.startswith("ON_DEMAND_"):  # the rest is the name of the tier that requests it
+        traffic = traffic.removeprefix("ON_DEMAND_").lower()
     return count.usage(
         input_tokens=count.uncached(prompt, cached) + count("toolUsePromptTokenCount"),
         cached_input_tokens=cached,
         output_tokens=count("candidatesTokenCount") + count(thoughts),
         reasoning_tokens=count.optional(thoughts),
-        audio_input_tokens=media.uncached("AUDIO"),
-        image_input_tokens=media.uncached("IMAGE"),
-        cached_audio_input_tokens=media.of("cacheTokensDetails", "AUDIO"),
-        cached_image_input_tokens=media.of("cacheTokensDetails", "IMAGE"),
-        audio_output_tokens=media.of("candidatesTokensDetails", "AUDIO"),
-        image_output_tokens=media.of("candidatesTokensDetails", "IMAGE"),
+        **count_media(count, _MEDIA_LISTS, "tokenCount", {"audio": "AUDIO", "image": "IMAGE"}),
         server_tools=dict(searches),
-        service_tier=count.text("serviceTier") or _service_tier(native.get("trafficType")),
+        service_tier=count.text("serviceTier") or traffic,
         reported_total=count.optional("totalTokenCount"),
     )
 
 
-class _ModalityCounts:
-    """The tokens of each medium in a count; None if the reply does not report them."""
+def count_media(
+    count: UsageReader, lists: tuple[str, str, str, str], field: str, media: Mapping[str, str]
+) -> dict[str, int | None]:
+    """Return the tokens of each medium: of the prompt, with tools' prompts and without those from a cache, of the
+    cache, and of the answer. None if the reply does not report them.
 
-    def __init__(self, count: UsageReader) -> None:
-        self._count = count
+    ``lists`` are the wire's names of the lists of counts: of the prompt, of tools' prompts, of the cache and of the
+    answer. ``field`` is the name of a count in them, and ``media`` are the wire's words for the media.
+    """
 
-    def of(self, details: str, medium: str) -> int | None:
-        if details not in self._count.native or not (counts := self._count.objects(details)):
-            return None
-        found = (each.get("tokenCount") for each in counts if _enum_name(each.get("modality"), _MODALITIES) == medium)
-        return sum(self._count.count_at(details, each) for each in found)
+    def read(name: str) -> dict[str, int]:
+        if name not in count.native or not (entries := count.objects(name)):
+            return {}
+        sums = dict.fromkeys(media.values(), 0)
+        for each in entries:
+            if (word := _enum_name(each.get("modality"), _MODALITIES) or "") in sums:
+                sums[word] += count.count_at(name, each.get(field))
+        return sums
 
-    def uncached(self, medium: str) -> int | None:
-        """Return the prompt's tokens of one medium, tools' prompts included, without those from a cache."""
-        sent = self.of("promptTokensDetails", medium)
-        if sent is None:
-            return None
-        tools = self.of("toolUsePromptTokensDetails", medium) or 0
-        return max(0, sent + tools - (self.of("cacheTokensDetails", medium) or 0))
-
-
-def _service_tier(traffic: Any) -> str | None:
-    """Return Vertex AI's kind of traffic, by the name of the tier that requests it if there is one."""
-    name = _enum_name(traffic, _TRAFFIC)
-    return name.removeprefix("ON_DEMAND_").lower() if name and name.startswith("ON_DEMAND_") else name
+    prompt, tools, cache, answer = map(read, lists)
+    found: dict[str, int | None] = {}
+    for medium, word in media.items():
+        sent = prompt.get(word)
+        found[f"{medium}_input_tokens"] = (
+            None if sent is None else max(0, sent + tools.get(word, 0) - cache.get(word, 0))
+        )
+        found[f"cached_{medium}_input_tokens"] = cache.get(word)
+        found[f"{medium}_output_tokens"] = answer.get(word)
+    return found
 
 
 def _enum_name(value: Any, names: tuple[str, ...]) -> str | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return names[value] or None if 0 <= value < len(names) else str(value)
     return value if isinstance(value, str) and value else None
-
-
-CitationsByBlock = dict[int, list[Citation]]
-"""Citations by the index of their block."""
 
 
 def attach_citations(content: Sequence[ContentBlock], candidate: Mapping[str, Any]) -> list[ContentBlock]:
@@ -256,7 +217,7 @@ def attach_citations(content: Sequence[ContentBlock], candidate: Mapping[str, An
         return list(content)
     grounding, citation_metadata = grounding or {}, citation_metadata or {}
     answer = _AnswerText(content)
-    found: CitationsByBlock = {}
+    found: dict[int, list[Citation]] = {}  # by the index of their block
     chunks = grounding.get("groundingChunks") or ()
     for support in grounding.get("groundingSupports") or ():
         position = answer.place(support.get("segment") or {})

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from dragoman.adapter import wirejson
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
-    AudioBlock,
+    MEDIA_CLASSES,
     ContentBlock,
     DocumentBlock,
     ImageBlock,
@@ -16,7 +16,6 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    VideoBlock,
     text_block,
 )
 from dragoman_adapters.google.encode_blocks import Media, apply_note
@@ -82,21 +81,12 @@ def _decode_media(source: MediaSource, media_type: str | None, part: Mapping[str
     family = (media_type or "").partition("/")[0]
     if not family and source.kind == "url" and urlsplit(source.data).hostname in _YOUTUBE:
         family = "video"
-    match family:
-        case "image":
-            return ImageBlock(source=source, media_type=media_type, detail=_decode_resolution(part))
-        case "audio":
-            return AudioBlock(source=source, media_type=media_type)
-        case "video":
-            return VideoBlock(source=source, media_type=media_type)
-        case _:
-            return DocumentBlock(source=source, media_type=media_type)
-
-
-def _decode_resolution(part: Mapping[str, Any]) -> str | None:
-    level = part.get("mediaResolution")
-    level = level.get("level") if isinstance(level, dict) else None
-    return level.removeprefix("MEDIA_RESOLUTION_").lower() if isinstance(level, str) else None
+    if family == "image":
+        resolution = part.get("mediaResolution")
+        level = resolution.get("level") if isinstance(resolution, dict) else None
+        detail = level.removeprefix("MEDIA_RESOLUTION_").lower() if isinstance(level, str) else None
+        return ImageBlock(source=source, media_type=media_type, detail=detail)
+    return MEDIA_CLASSES.get(family, DocumentBlock)(source=source, media_type=media_type)
 
 
 def decode_file_source(uri: str, provider: str) -> MediaSource:

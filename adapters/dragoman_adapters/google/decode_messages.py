@@ -39,7 +39,9 @@ def decode_history(native: Mapping[str, Any], reader: "HistoryReader") -> list[s
     open_calls: list[_OpenCall] = list(known or ())
     for count, content in enumerate(islice(contents, start, None), start + 1):
         if content.get("role") == "model":
-            open_calls += _add_model_content(reader, content)
+            parts, is_single = _content_parts(content)
+            layout = _note_layout(content, {"role": "model"}, is_single=is_single)
+            open_calls += _add_message(reader, Role.ASSISTANT, parts, {"joined": False, **layout}, by_model=True)
         else:
             _add_user_content(reader, content, open_calls)
         reader.mark(count, tuple(open_calls))
@@ -54,13 +56,6 @@ def _add_instruction(reader: "HistoryReader", named: str, native: Any) -> None:
     content, is_single = _content_parts(native)
     layout = _note_layout(native, {}, is_single=is_single)
     _add_message(reader, Role.SYSTEM, content, {**notes, **layout}, by_model=False)
-
-
-def _add_model_content(reader: "HistoryReader", native: Mapping[str, Any]) -> list[_OpenCall]:
-    """Add one content of the model. Returns its calls."""
-    parts, is_single = _content_parts(native)
-    layout = _note_layout(native, {"role": "model"}, is_single=is_single)
-    return _add_message(reader, Role.ASSISTANT, parts, {"joined": False, **layout}, by_model=True)
 
 
 def _add_user_content(reader: "HistoryReader", native: Mapping[str, Any], open_calls: list[_OpenCall]) -> None:

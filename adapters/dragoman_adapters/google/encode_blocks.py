@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dragoman.adapter import wirejson
+from dragoman.adapter.package_data import read_toml
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import (
     AudioBlock,
@@ -36,15 +37,6 @@ Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 
 
 _DEFAULT_TYPES = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4", "document": "application/pdf"}
-_TYPES_BY_EXTENSION = {
-    "png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg", "webp": "image/webp", "heic": "image/heic",
-    "heif": "image/heif", "wav": "audio/wav", "mp3": "audio/mp3", "aac": "audio/aac", "ogg": "audio/ogg",
-    "flac": "audio/flac", "m4a": "audio/m4a", "mp4": "video/mp4", "mpeg": "video/mpeg", "mov": "video/quicktime",
-    "webm": "video/webm", "avi": "video/avi", "wmv": "video/wmv", "flv": "video/x-flv", "3gp": "video/3gpp",
-    "pdf": "application/pdf", "txt": "text/plain", "html": "text/html", "csv": "text/csv", "md": "text/markdown",
-    "xml": "text/xml", "json": "application/json",
-}  # fmt: skip
-"""Media types for links without one. Python's own table differs between versions and machines."""
 
 
 def encode_block(block: ContentBlock, wire_id: str | None = None) -> dict[str, Any]:
@@ -78,7 +70,9 @@ def encode_media(block: Media) -> dict[str, Any]:
             data = base64.b64encode(source.data.encode()).decode()
             return {"inlineData": {"mimeType": media_type or "text/plain", "data": data}}
         case _:
-            media_type = media_type or _TYPES_BY_EXTENSION.get(urlsplit(source.data).path.rpartition(".")[2].lower())
+            if not media_type:
+                ending = urlsplit(source.data).path.rpartition(".")[2].lower()
+                media_type = read_toml("dragoman_adapters.google", "media_types.toml").get(ending)
             return {"fileData": {**({"mimeType": media_type} if media_type else {}), "fileUri": source.data}}
 
 

@@ -5,15 +5,15 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.answers.error_writer import (
-    ErrorRow,
     error_headers,
     error_message,
     error_status,
-    error_table,
     find_row,
+    load_error_table,
     own_fields,
 )
 from dragoman.adapter.answers.reply_writer import ReplyWriter, is_runnable
+from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import (
     AuthenticationError,
     ContextOverflowError,
@@ -33,7 +33,7 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolUseBlock,
 )
-from dragoman.canonical.message import Alternative, Message, StopReason
+from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.google import encode_blocks
 
@@ -61,27 +61,7 @@ UNCOUNTED = ("cache_creation_input_tokens", "audio_input_tokens", "audio_output_
              "image_output_tokens", "server_tools")  # fmt: skip
 """The counts that are part of others on this wire, or have no field."""
 
-ERRORS = error_table(
-    DragomanError=ErrorRow(500, "INTERNAL"),
-    ProviderError=ErrorRow(500, "INTERNAL"),
-    RequestError=ErrorRow(400, "INVALID_ARGUMENT"),
-    InvalidRequestError=ErrorRow(400, "INVALID_ARGUMENT"),
-    ContentFilterError=ErrorRow(400, "INVALID_ARGUMENT"),
-    ContextOverflowError=ErrorRow(400, "INVALID_ARGUMENT"),
-    AuthenticationError=ErrorRow(401, "UNAUTHENTICATED"),
-    PermissionDeniedError=ErrorRow(403, "PERMISSION_DENIED"),
-    NotFoundError=ErrorRow(404, "NOT_FOUND"),
-    NoModelError=ErrorRow(404, "NOT_FOUND"),
-    BillingError=ErrorRow(429, "RESOURCE_EXHAUSTED"),
-    BudgetExceededError=ErrorRow(429, "RESOURCE_EXHAUSTED"),
-    RateLimitError=ErrorRow(429, "RESOURCE_EXHAUSTED"),
-    RequestCancelledError=ErrorRow(499, "CANCELLED"),
-    NetworkError=ErrorRow(502, "UNAVAILABLE"),
-    MalformedReplyError=ErrorRow(502, "UNAVAILABLE"),
-    UnclassifiedError=ErrorRow(502, "UNAVAILABLE"),
-    RequestTimeoutError=ErrorRow(504, "DEADLINE_EXCEEDED"),
-    OverloadedError=ErrorRow(503, "UNAVAILABLE"),
-)
+ERRORS = load_error_table("dragoman_adapters.google")
 
 _OVERFLOW = "The input token count exceeds the maximum number of tokens allowed"
 _INVALID_KEY = "API_KEY_INVALID"
@@ -103,8 +83,16 @@ def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
         if candidates and writer.alternatives(message):
             candidates += raw.get("candidates") or ()
     else:
-        answers = [message, *(_as_message(other, message) for other in writer.alternatives(message))]
-        candidates = [_encode_candidate(index, answer, writer) for index, answer in enumerate(answers)]
+        answers = [message]
+        for other in writer.alternatives(message):
+            metadata = message.metadata.model_copy(update={"stop_reason": other.stop_reason})
+            answers.append(message.model_copy(update={"content": other.content, "metadata": metadata}))
+        candidates = []
+        for index, answer in enumerate(answers):
+            parts = _encode_own_parts(answer, {}, writer) if writer.is_own else _encode_parts(answer, writer)
+            candidate = {"content": {"parts": parts, "role": "model"}, "index": index}
+            candidate["finishReason"] = stop_word(answer.stop_reason, writer)
+            candidates.append(candidate | encode_grounding(answer, writer))
     usage = message.metadata.usage
     encoded: dict[str, Any] = {"candidates": candidates} if candidates else {}
     encoded["modelVersion"] = writer.served_model(message)
@@ -117,17 +105,6 @@ def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
     if raw:
         encoded |= {key: value for key, value in raw.items() if key not in _NOTES}
     return encoded
-
-
-def _as_message(other: Alternative, message: Message) -> Message:
-    metadata = message.metadata.model_copy(update={"stop_reason": other.stop_reason})
-    return message.model_copy(update={"content": other.content, "metadata": metadata})
-
-
-def _encode_candidate(index: int, message: Message, writer: ReplyWriter) -> dict[str, Any]:
-    parts = _encode_own_parts(message, {}, writer) if writer.is_own else _encode_parts(message, writer)
-    candidate = {"content": {"parts": parts, "role": "model"}, "index": index}
-    return candidate | {"finishReason": stop_word(message.stop_reason, writer)} | encode_grounding(message, writer)
 
 
 def _encode_own_parts(message: Message, raw: Mapping[str, Any], writer: ReplyWriter) -> list[dict[str, Any]]:
@@ -265,7 +242,7 @@ def encode_usage(usage: TokenUsage, *, is_own: bool) -> dict[str, Any]:
     }
 
 
-def encode_error(error: DragomanError, provider: str) -> WireResponse:
+def encode_error(error: DragomanError, context: RequestContext, provider: str) -> WireResponse:
     """Encode an error with its status."""
     status = error_status(error, find_row(error, ERRORS), provider)
     return WireResponse(status, wirejson.dumps(error_body(error, provider, status)), error_headers(error))

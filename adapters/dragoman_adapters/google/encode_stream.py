@@ -7,7 +7,6 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.answers.reply_writer import ReplyWriter, is_runnable
 from dragoman.adapter.answers.stream_encoder import CALL, TEXT, THINKING, ReplyStreamEncoder
 from dragoman.adapter.errors import DragomanError
-from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import Citation, ContentBlock, ToolUseBlock
 from dragoman.canonical.message import Message
 from dragoman_adapters.google import encode_blocks, encode_reply
@@ -64,10 +63,7 @@ class GenerateContentStreamEncoder(ReplyStreamEncoder):
         if kind == THINKING:
             sealed = signature if self.writer.is_own else self.writer.state.seal_thinking(index, content, signature)
             return b"" if not sealed else self._parts([encode_reply.sealed_part(sealed)])
-        arguments, malformed = wirejson.parse_arguments(content)
-        if malformed is not None:
-            reason = "arguments that are not a JSON object: the call is left out"
-            self.writer.record_loss(LossKind.INVALID_INPUT, reason, index=index, block=CALL)
+        if (arguments := self.read_call(index, content)) is None:
             return b""
         part: dict[str, Any] = {"functionCall": {**self._call_part, "args": arguments}}
         if self._envelope is not None:

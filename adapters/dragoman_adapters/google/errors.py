@@ -5,51 +5,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dragoman.adapter.errors import (
-    AuthenticationError,
-    ContextOverflowError,
-    InvalidRequestError,
-    NotFoundError,
-    OverloadedError,
-    PermissionDeniedError,
-    ProviderError,
-    RateLimitError,
-    RequestCancelledError,
-    ServerError,
+from dragoman.adapter.errors import InvalidRequestError, ProviderError
+from dragoman.adapter.replies.error_context import (
+    ErrorContext,
+    class_for_status,
+    error_words,
+    find_phrase,
+    typed_fields,
 )
-from dragoman.adapter.replies.error_context import ErrorContext, class_for_status, typed_fields
 from dragoman.adapter.wire import Headers
 
-BY_STATUS: dict[str, type[ProviderError]] = {
-    "INVALID_ARGUMENT": InvalidRequestError,
-    "FAILED_PRECONDITION": InvalidRequestError,
-    "OUT_OF_RANGE": InvalidRequestError,
-    "UNIMPLEMENTED": InvalidRequestError,
-    "UNAUTHENTICATED": AuthenticationError,
-    "PERMISSION_DENIED": PermissionDeniedError,
-    "NOT_FOUND": NotFoundError,
-    "RESOURCE_EXHAUSTED": RateLimitError,
-    "CANCELLED": RequestCancelledError,
-    "INTERNAL": ServerError,
-    "UNKNOWN": ServerError,
-    "DATA_LOSS": ServerError,
-    "UNAVAILABLE": OverloadedError,
-    "DEADLINE_EXCEEDED": ServerError,
-}
-
-BY_REASON: dict[str, type[ProviderError]] = {
-    "API_KEY_INVALID": AuthenticationError,
-    "API_KEY_EXPIRED": AuthenticationError,
-    "ACCESS_TOKEN_EXPIRED": AuthenticationError,
-    "CREDENTIALS_MISSING": AuthenticationError,
-    "RATE_LIMIT_EXCEEDED": RateLimitError,
-}
-"""Classes by the reason of an ErrorInfo, which is more precise than the status."""
-
+_PACKAGE = "dragoman_adapters.google"
 _OWN_FIELDS = {"status": str, "details": list}
 """Fields that a gateway passes on to clients of this wire: Gemini CLI reads in the details which quota is used up, and
 for how long."""
-_OVERFLOW = ("exceeds the maximum number of tokens", "input token count", "context length", "context window")
 _DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
@@ -69,9 +38,10 @@ def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         code=reason or status_name or inner.get("code"),
         own_fields=typed_fields(inner, _OWN_FIELDS),
     )
-    kind = BY_REASON.get(reason or "") or BY_STATUS.get(str(status_name).upper())
-    if kind in (InvalidRequestError, None) and any(phrase in failure.text.lower() for phrase in _OVERFLOW):
-        kind = ContextOverflowError
+    words = error_words(_PACKAGE)
+    kind = words["reasons"].get(str(reason)) or words["statuses"].get(str(status_name).upper())
+    if kind in (InvalidRequestError, None):
+        kind = find_phrase(_PACKAGE, failure.text) or kind
     if kind is None and origin.status is None and isinstance(inner.get("code"), int):
         # In a stream the code is the HTTP status: the real one was sent before the error.
         return failure.error(class_for_status(inner["code"]))

@@ -36,7 +36,7 @@ REQUEST_OPTIONS = OptionTable(
     words={"service_tier": {name: name for name in ("standard", "flex", "priority")}},
 )
 """The fields of the body itself."""
-_MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+_MODES: dict[ToolChoice, str] = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
@@ -49,8 +49,12 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
         encoded["labels"] = dict(labels)
     if safety := safety_settings(request.used.take("safety")):
         encoded["safetySettings"] = safety
-    if choice := _encode_tool_choice(request, tools=tools):
-        encoded["toolConfig"] = {"functionCallingConfig": choice}
+    choice = option_table.tool_choice(request, tools=tools, reasoning=False)
+    if isinstance(choice, NamedTool):
+        named = {"mode": _MODES["required"], "allowedFunctionNames": [choice.name]}
+        encoded["toolConfig"] = {"functionCallingConfig": named}
+    elif choice:
+        encoded["toolConfig"] = {"functionCallingConfig": {"mode": _MODES[choice]}}
     option_table.record_parallel_calls_loss(request, "Google has no such switch")
     option_table.record_cache_hint_loss(request)
     request.record_unused_options(OPTIONS.absent)
@@ -70,7 +74,7 @@ def _encode_generation_config(request: RequestBuilder, *, tools: bool) -> dict[s
     return config
 
 
-SAFETY_WORDS = tuple(_THRESHOLDS)
+SAFETY_WORDS: tuple[Any, ...] = tuple(_THRESHOLDS)
 """The values of the option ``safety``."""
 
 
@@ -78,18 +82,6 @@ def safety_settings(safety: str | None) -> list[dict[str, str]]:
     """Return the settings of each harm; the standard is to send none."""
     threshold = _THRESHOLDS.get(safety or "")
     return [{"category": f"HARM_CATEGORY_{harm}", "threshold": threshold} for harm in _HARMS] if threshold else []
-
-
-def decode_safety(native: Any) -> Any:
-    """Return our word for the settings; None if they are others."""
-    return next((word for word in SAFETY_WORDS if native == safety_settings(word)), None)
-
-
-def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> dict[str, Any] | None:
-    choice = option_table.tool_choice(request, tools=tools, reasoning=False)
-    if isinstance(choice, NamedTool):
-        return {"mode": "ANY", "allowedFunctionNames": [choice.name]}
-    return {"mode": _MODES[choice]} if choice else None
 
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
@@ -131,28 +123,20 @@ def _encode_effort(request: RequestBuilder, field: str, effort: str) -> dict[str
 
 def _decode_tool_choice(config: Mapping[str, Any]) -> ToolChoice | None:
     """Decode the tool choice: the mode, or the one allowed function. Other choices stay in ``extra``."""
-    names: list[str] = config.get("allowedFunctionNames") or []
-    match str(config.get("mode") or "").upper():
-        case "ANY" if len(names) == 1:
-            return NamedTool(names[0])
-        case "ANY" if not names:
-            return "required"
-        case "AUTO" if not names:
-            return "auto"
-        case "NONE" if not names:
-            return "none"
-        case _:
-            return None
+    mode, names = str(config.get("mode") or "").upper(), config.get("allowedFunctionNames")
+    if names:
+        return NamedTool(names[0]) if mode == "ANY" and len(names) == 1 else None
+    return next((ours for ours, theirs in _MODES.items() if theirs == mode), None)
 
 
 def decode_options(
-    native: Mapping[str, Any], target: Target, context: RequestContext, covered_names: Iterable[str]
+    native: Mapping[str, Any], target: Target, context: RequestContext, covered: Iterable[str]
 ) -> AdapterOptions:
     """Decode the options of a request.
 
-    ``covered_names`` are the fields that the messages and tools cover. Only the path says whether to stream.
+    ``covered`` are the fields that the messages and tools cover. Only the path says whether to stream.
     """
-    body = camel_case_fields(native, without=covered_names)
+    body = camel_case_fields(native, without=covered)
     config = body.get("generationConfig") or {}
     has_tools = bool(native.get("tools"))
     thinking = config.get("thinkingConfig") or {}
@@ -163,7 +147,7 @@ def decode_options(
         **REQUEST_OPTIONS.decode(body),
         logprobs=option_table.decode_logprobs(config, "responseLogprobs", "logprobs"),
         metadata=body.get("labels") if target.capabilities.wire.get("labels") else None,
-        safety=decode_safety(body.get("safetySettings")),
+        safety=next((word for word in SAFETY_WORDS if body.get("safetySettings") == safety_settings(word)), None),
         tool_choice=_decode_tool_choice((body.get("toolConfig") or {}).get("functionCallingConfig") or {}),
         output_schema=_decode_output_schema(config)
         if structured_output.reads_schema(target, context, tools=has_tools)
@@ -173,7 +157,7 @@ def decode_options(
         thinking_budget=budget,
         context=context,
     )
-    return keep_other_fields(options, native, target, partial(encode_options, tools=has_tools), covered_names)
+    return keep_other_fields(options, native, target, partial(encode_options, tools=has_tools), covered)
 
 
 def _decode_thinking(config: Mapping[str, Any], *, another: bool) -> tuple[bool | None, int | None]:

@@ -31,7 +31,7 @@ from dragoman.canonical.events import (
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman_adapters.google import decode, errors
 from dragoman_adapters.google.decode_blocks import FLAGS, JOINABLE, RAW_INPUT, part_kind
-from dragoman_adapters.google.values.spelling import to_camel_case
+from dragoman_adapters.google.values.spelling import camel_case_fields, to_camel_case
 
 _STEP = re.compile(r"""\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<quote>['"])(?P<quoted>.*?)(?P=quote)\]""")
 _VALUES = ("numberValue", "boolValue")
@@ -288,8 +288,7 @@ def _to_camel_case(native: Mapping[str, Any]) -> dict[str, Any]:
     if not any("_" in key for key in native):
         return dict(native)
     kept = {key: native[key] for key in ("candidates", "content") if key in native}
-    found: dict[str, Any] = to_camel_case({key: value for key, value in native.items() if key not in kept})[0]
-    return found | kept
+    return camel_case_fields(native, without=kept) | kept
 
 
 _BOM = b"\xef\xbb\xbf"

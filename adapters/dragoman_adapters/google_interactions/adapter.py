@@ -1,30 +1,21 @@
 """The adapter for the Interactions API."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import quote
+from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
+from dragoman.adapter.contract import AdapterOptions, Endpoint
 from dragoman.adapter.facts.capabilities import ModelTable
-from dragoman.adapter.operations.operation import get_request, post_request
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.server_tools.table import ServerToolTable
-from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.google.adapter import GoogleAdapter
 from dragoman_adapters.google_interactions import decode, encode
 from dragoman_adapters.google_interactions.options import decode_options
-
-if TYPE_CHECKING:
-    from dragoman.adapter.errors import ProviderError
-    from dragoman.adapter.operations.service_api import ServiceApi
-    from dragoman.adapter.replies.error_context import ErrorContext
-    from dragoman.adapter.replies.stream_decoder import StreamDecoder
-    from dragoman.adapter.requests.request_reader import HistoryReader
 
 
 class InteractionsAdapter(WireAdapter):
@@ -43,12 +34,10 @@ class InteractionsAdapter(WireAdapter):
     history_field: ClassVar[str] = "input"
     instruction_fields: ClassVar[tuple[str, ...]] = ("system_instruction",)
     telemetry_name: ClassVar[str] = "gcp.gemini"
-
-    @property
-    def services(self) -> "ServiceApi":
-        from dragoman_adapters.google.services import InteractionsServiceApi  # imported late: few programs use them
-
-        return InteractionsServiceApi(self.provider, self.model)
+    running_states: ClassVar[tuple[str, ...]] = decode.RUNNING
+    services_at: ClassVar[str] = "dragoman_adapters.google.services:InteractionsServiceApi"
+    decoder_at: ClassVar[str] = "dragoman_adapters.google_interactions.stream:InteractionsStreamDecoder"
+    decode_error_at: ClassVar[str] = "dragoman_adapters.google_interactions.errors:decode_error"
 
     def prepare(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
@@ -58,24 +47,6 @@ class InteractionsAdapter(WireAdapter):
 
     def request_path(self, options: AdapterOptions) -> str:
         return f"{self.path}?alt=sse" if options.stream and options.background is None else self.path
-
-    def poll_request(self, reply: Message) -> WireRequest | None:
-        interaction = self._running_interaction(reply)
-        return None if interaction is None else get_request(interaction)
-
-    def reply_state(self, reply: Message) -> str:
-        return str((reply.metadata.provider_raw or {}).get("status") or reply.metadata.status)
-
-    def cancel_request(self, reply: Message) -> WireRequest | None:
-        interaction = self._running_interaction(reply)
-        return None if interaction is None else post_request(f"{interaction}/cancel", b"")
-
-    def _running_interaction(self, reply: Message) -> str | None:
-        """Return the path of an interaction in the background that has not ended."""
-        raw = reply.metadata.provider_raw or {}
-        if raw.get("by") != self.provider or raw.get("status") not in decode.RUNNING:
-            return None
-        return f"{self.path}/{quote(str(raw['id']), safe='')}" if raw.get("id") else None
 
     encode_body = staticmethod(encode.encode_body)
 
@@ -89,23 +60,6 @@ class InteractionsAdapter(WireAdapter):
 
     decode_message = staticmethod(decode.decode_message)
 
-    def decode_request(
-        self, native: dict[str, Any], reader: "HistoryReader"
-    ) -> tuple[list[ToolDefinition], AdapterOptions]:
-        covered = decode.decode_history(native, reader)
-        tools = decode.decode_tools(native, self.provider)
-        if tools:
-            covered.append("tools")
-        return tools, decode_options(native, self.target, reader.context, covered)
-
-    def decode_error(self, native: dict[str, Any], origin: "ErrorContext") -> "ProviderError":
-        from dragoman_adapters.google_interactions.errors import decode_error  # imported late: few requests fail
-
-        return decode_error(native, origin)
-
-    def decoder(self, context: RequestContext) -> "StreamDecoder":
-        from dragoman_adapters.google_interactions.stream import (
-            InteractionsStreamDecoder,
-        )  # imported late: only streams need it
-
-        return InteractionsStreamDecoder(self.provider, context)
+    decode_history = staticmethod(decode.decode_history)
+    decode_tools = staticmethod(decode.decode_tools)
+    decode_options = staticmethod(decode_options)

@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dragoman.adapter.replies.drift import KnownNames
+from dragoman.adapter.replies.drift import known_names
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, UsageReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, ToolUseBlock, text_block
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
+from dragoman_adapters.google.decode import count_media
 from dragoman_adapters.google.decode_blocks import RAW_INPUT
 from dragoman_adapters.google_interactions import decode_blocks, encode
 
@@ -27,34 +28,6 @@ STOP_REASONS = {
     "requires_continuation": StopReason.PAUSE,
 }
 """All other statuses mean an error, such as ``failed``."""
-REPLY_FIELDS = {
-    "agent", "agent_config", "cached_content", "continuation_ids", "continuation_token", "created", "environment",
-    "environment_id", "errors", "generation_config", "id", "input", "labels", "model", "object", "output_audio",
-    "output_image", "output_text", "output_video", "previous_interaction_id", "response_format", "response_mime_type",
-    "response_modalities", "role", "safety_settings", "service_tier", "status", "steps", "system_instruction", "tools",
-    "updated", "usage", "webhook_config",
-}  # fmt: skip
-"""The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
-KNOWN_NAMES = KnownNames(
-    part_fields=frozenset({
-        "annotations", "arguments", "call_id", "content", "error", "id", "is_error", "name", "result",
-        "retrieval_type", "search_type", "server_name", "signature", "summary", "type",
-    }),
-    parts=frozenset({
-        "code_execution_call", "code_execution_result", "file_search_call", "file_search_result",
-        "google_maps_call", "google_maps_result", "google_search_call", "google_search_result",
-        "mcp_server_tool_call", "mcp_server_tool_result", "processing_call", "processing_result",
-        "retrieval_call", "retrieval_result", "tool_search_call", "tool_search_result", "url_context_call",
-        "url_context_result",
-    }),
-    usage=frozenset({
-        "cached_tokens_by_modality", "grounding_tool_count", "initial_input_tokens", "input_tokens_by_modality",
-        "output_tokens_by_modality", "raw_prompt_token", "tool_use_tokens_by_modality", "total_cached_tokens",
-        "total_input_tokens", "total_output_tokens", "total_thought_tokens", "total_tokens",
-        "total_tool_use_tokens",
-    }),
-)  # fmt: skip
-"""As recorded, and as the official SDK declares."""
 STATUSES = {
     "queued": MessageStatus.PARTIAL,
     "in_progress": MessageStatus.PARTIAL,
@@ -65,6 +38,12 @@ RUNNING = ("queued", "in_progress")
 """Those of an interaction that has not ended."""
 _COVERED_FIELDS = {"model", "agent", "steps", "usage"}
 _CONTENTS = ("text", "image", "audio", "video", "document")
+_MEDIA_LISTS = (
+    "input_tokens_by_modality",
+    "tool_use_tokens_by_modality",
+    "cached_tokens_by_modality",
+    "output_tokens_by_modality",
+)
 _COUNTED_TOOLS = {"google_search": "web_search"}
 
 
@@ -73,12 +52,10 @@ def decode_message(
 ) -> Message:
     """Decode a whole interaction, or the one that a stream has accumulated. Repeated input is ignored."""
     steps = [step for step in native.get("steps") or () if step["type"] not in ("user_input", "function_result")]
-    content, notes = _decode_steps(
-        steps, lambda position, native_id: reply.call_id(position, native_id), reply.provider
-    )
+    content, notes = _decode_steps(steps, reply.call_id, reply.provider)
     raw = {key: value for key, value in native.items() if key not in _COVERED_FIELDS} | notes
-    if unknown := native.keys() - REPLY_FIELDS:
-        reply.note_drift("field", unknown)
+    known = known_names("dragoman_adapters.google_interactions")
+    reply.note_unknown("field", native.keys(), known.reply)
     if (stop := native.get("status")) and stop not in STOP_REASONS and stop != "failed":
         reply.note_drift("stop_reason", [stop])
     stop_reason = STOP_REASONS.get(stop or "completed", StopReason.ERROR)
@@ -93,7 +70,7 @@ def decode_message(
         usage=decode_usage(native.get("usage"), native.get("service_tier")),
         raw=raw,
         status=status,
-        known=KNOWN_NAMES,
+        known=known,
     )
 
 
@@ -115,33 +92,11 @@ def decode_usage(native: Mapping[str, Any] | None, tier: str | None) -> TokenUsa
         cached_input_tokens=cached,
         output_tokens=count("total_output_tokens") + count("total_thought_tokens"),
         reasoning_tokens=count.optional("total_thought_tokens"),
-        **_decode_media_counts(count),
+        **count_media(count, _MEDIA_LISTS, "tokens", {"audio": "audio", "image": "image"}),
         server_tools=tools,
         service_tier=tier,
         reported_total=count.optional("total_tokens"),
     )
-
-
-def _decode_media_counts(count: UsageReader) -> dict[str, int | None]:
-    """Return the media tokens of the prompt, without those from a cache, and of the answer."""
-
-    def of(part: str, medium: str) -> int | None:
-        path = f"{part}_tokens_by_modality"
-        counts = count.objects(path)
-        if not counts:
-            return None
-        return sum(count.count_at(path, each.get("tokens")) for each in counts if each.get("modality") == medium)
-
-    found: dict[str, int | None] = {}
-    for medium in ("audio", "image"):
-        sent, cached = of("input", medium), of("cached", medium)
-        fresh = None if sent is None else max(0, sent + (of("tool_use", medium) or 0) - (cached or 0))
-        found |= {
-            f"{medium}_input_tokens": fresh,
-            f"cached_{medium}_input_tokens": cached,
-            f"{medium}_output_tokens": of("output", medium),
-        }
-    return found
 
 
 def _decode_steps(
@@ -151,17 +106,18 @@ def _decode_steps(
     blocks: list[ContentBlock] = []
     notes: dict[str, Any] = {}
     layout: list[dict[str, Any]] = []
+
+    def add(block: ContentBlock, native: dict[str, Any], encoded: dict[str, Any] | None) -> None:
+        _note_block(notes, len(blocks), native, encoded or {})
+        blocks.append(block)
+
     for position, step in enumerate(steps):
         kind = step["type"]
         if kind == "model_output":
             inner = step.get("content") or []
-            for index, native in enumerate(inner, len(blocks)):
-                _note_block(
-                    notes,
-                    index,
-                    native,
-                    encode.encode_block(_append(blocks, decode_blocks.decode_block(native, provider))),
-                )
+            for native in inner:
+                block = decode_blocks.decode_block(native, provider)
+                add(block, native, encode.encode_block(block))
             extra = diff_objects({**step, "content": None}, {"type": kind, "content": None})
             if "content" not in step:
                 extra = {**(extra or {}), "drop": ["content"]}
@@ -169,26 +125,17 @@ def _decode_steps(
             continue
         layout.append({})
         if kind == "thought":
-            _note_block(
-                notes,
-                len(blocks),
-                step,
-                encode.encode_step(_append(blocks, decode_blocks.decode_thinking(step))) or {},
-            )
+            thought = decode_blocks.decode_thinking(step)
+            add(thought, step, encode.encode_step(thought))
         elif kind == "function_call":
             native_id = step.get("id")
-            call = _append(blocks, decode_blocks.decode_tool_call(step, call_id(position, native_id)))
+            call = decode_blocks.decode_tool_call(step, call_id(position, native_id))
             plain = {key: value for key, value in step.items() if key != RAW_INPUT}
-            _note_block(notes, len(blocks) - 1, plain, encode.encode_step(call, native_id) or {})
+            add(call, plain, encode.encode_step(call, native_id))
         else:
             blocks.append(ProviderBlock(provider=provider, kind=kind, data=step))
     found: dict[str, Any] = {"steps": layout}
     return blocks, found | ({"blocks": notes} if notes else {})
-
-
-def _append(blocks: list[ContentBlock], block: ContentBlock) -> ContentBlock:
-    blocks.append(block)
-    return block
 
 
 def _note_block(notes: dict[str, Any], index: int, native: dict[str, Any], encoded: dict[str, Any]) -> None:

@@ -4,10 +4,9 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.canonical.blocks import (
-    AudioBlock,
+    MEDIA_CLASSES,
     Citation,
     ContentBlock,
-    DocumentBlock,
     ImageBlock,
     MediaSource,
     ProviderBlock,
@@ -15,18 +14,10 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    VideoBlock,
     text_block,
 )
 from dragoman_adapters.google import decode_blocks
 from dragoman_adapters.google.values.base64_text import to_standard_base64
-
-_MEDIA: dict[str, type[ImageBlock | AudioBlock | VideoBlock | DocumentBlock]] = {
-    "image": ImageBlock,
-    "audio": AudioBlock,
-    "video": VideoBlock,
-    "document": DocumentBlock,
-}
 
 
 def decode_block(native: dict[str, Any], provider: str) -> ContentBlock:
@@ -37,19 +28,16 @@ def decode_block(native: dict[str, Any], provider: str) -> ContentBlock:
         return TextBlock(
             text=text, citations=tuple(_decode_citation(each, text) for each in native.get("annotations") or ())
         )
-    source = _decode_source(native, provider)
-    if kind not in _MEDIA or source is None:
+    source = None
+    if isinstance(native.get("data"), str):
+        source = MediaSource(kind="base64", data=to_standard_base64(native["data"]))
+    elif isinstance(native.get("uri"), str):
+        source = decode_blocks.decode_file_source(native["uri"], provider)
+    if kind not in MEDIA_CLASSES or source is None:
         return ProviderBlock(provider=provider, kind=kind, data=native)
     if kind == "image":
         return ImageBlock(source=source, media_type=native.get("mime_type"), detail=native.get("resolution"))
-    media_block: ContentBlock = _MEDIA[kind](source=source, media_type=native.get("mime_type"))
-    return media_block
-
-
-def _decode_source(native: dict[str, Any], provider: str) -> MediaSource | None:
-    if isinstance(native.get("data"), str):
-        return MediaSource(kind="base64", data=to_standard_base64(native["data"]))
-    return decode_blocks.decode_file_source(native["uri"], provider) if isinstance(native.get("uri"), str) else None
+    return MEDIA_CLASSES[kind](source=source, media_type=native.get("mime_type"))
 
 
 def _decode_citation(native: dict[str, Any], text: str) -> Citation:

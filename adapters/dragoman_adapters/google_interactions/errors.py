@@ -6,32 +6,10 @@ class. Codes that are not listed are decoded like Google's other errors.
 
 from typing import Any
 
-from dragoman.adapter.errors import (
-    AuthenticationError,
-    BillingError,
-    InvalidRequestError,
-    NotFoundError,
-    PermissionDeniedError,
-    ProviderError,
-    RateLimitError,
-    RequestCancelledError,
-    ServerError,
-)
-from dragoman.adapter.replies.error_context import ErrorContext
+from dragoman.adapter.errors import ProviderError
+from dragoman.adapter.replies.error_context import ErrorContext, error_words
 from dragoman_adapters.google import errors
 
-BY_CODE: dict[str, type[ProviderError]] = {
-    "authentication": AuthenticationError,
-    "cancelled": RequestCancelledError,
-    "gateway_timeout": ServerError,
-    "model_not_found": NotFoundError,
-    "not_found": NotFoundError,
-    "parameter_unknown": InvalidRequestError,
-    "payment_required": BillingError,
-    "permission_denied": PermissionDeniedError,
-    "quota_exceeded": RateLimitError,
-    "rate_limit_exceeded": RateLimitError,
-}
 _INVALID_REQUEST = "invalid_request"
 """The code whose message may report that the input is too long, as Google's INVALID_ARGUMENT does."""
 
@@ -43,8 +21,9 @@ def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         error = reported[-1]
         native = {**native, "error": error}
     code = error.get("code") if isinstance(error, dict) else None
-    if isinstance(error, dict) and isinstance(code, str) and code in BY_CODE:
-        return origin.failure(message=error.get("message"), code=code).error(BY_CODE[code])
+    kind = error_words("dragoman_adapters.google_interactions")["codes"].get(str(code))
+    if isinstance(error, dict) and kind is not None:
+        return origin.failure(message=error.get("message"), code=code).error(kind)
     if isinstance(error, dict) and code == _INVALID_REQUEST:
         native = {**native, "error": {"status": "INVALID_ARGUMENT", **error}}
     return errors.decode_error(native, origin)

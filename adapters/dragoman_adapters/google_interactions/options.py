@@ -21,7 +21,7 @@ REQUEST_OPTIONS = OptionTable(
     words={"service_tier": {name: name for name in ("standard", "flex", "priority")}},
 )
 """The fields of the body itself."""
-_TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
+_TOOL_CHOICES: dict[ToolChoice, str] = {"auto": "auto", "none": "none", "required": "any"}
 
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
@@ -73,16 +73,12 @@ def _safety_settings(safety: str | None) -> list[dict[str, str]]:
     ]
 
 
-def _decode_safety(native: Any) -> Any:
-    """Return our word for the settings; None if they are others."""
-    return next((word for word in SAFETY_WORDS if native == _safety_settings(word)), None)
-
-
 def decode_options(
-    native: Mapping[str, Any], target: Target, context: RequestContext, conversation: list[str]
+    native: Mapping[str, Any], target: Target, context: RequestContext, covered: list[str]
 ) -> AdapterOptions:
     """Decode the options of a request."""
     config = native.get("generation_config") or {}
+    safety = native.get("safety_settings")
     options = AdapterOptions(
         **OPTIONS.decode(config),
         **REQUEST_OPTIONS.decode(native),
@@ -90,13 +86,13 @@ def decode_options(
         output_schema=_decode_output_schema(native.get("response_format")),
         effort=config.get("thinking_level"),
         thinking=True if config.get("thinking_summaries") == "auto" else None,
-        safety=_decode_safety(native.get("safety_settings")) if native.get("safety_settings") else None,
+        safety=next((word for word in SAFETY_WORDS if safety and safety == _safety_settings(word)), None),
         background=True if native.get("background") is True else None,
         stream=native.get("stream") or False,
         context=context,
     )
     encode = partial(encode_options, tools=bool(native.get("tools")))
-    return keep_other_fields(options, native, target, encode, conversation)
+    return keep_other_fields(options, native, target, encode, covered)
 
 
 def _decode_tool_choice(native: Any) -> ToolChoice | None:
@@ -104,15 +100,7 @@ def _decode_tool_choice(native: Any) -> ToolChoice | None:
         allowed = native.get("allowed_tools") or {}
         names = allowed.get("tools") or []
         return NamedTool(names[0]) if allowed.get("mode") == "any" and len(names) == 1 else None
-    match native:
-        case "any":
-            return "required"
-        case "auto":
-            return "auto"
-        case "none":
-            return "none"
-        case _:
-            return None
+    return next((ours for ours, theirs in _TOOL_CHOICES.items() if theirs == native), None)
 
 
 def _decode_output_schema(native: Any) -> dict[str, Any] | None:

@@ -9,10 +9,9 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.replies.accumulating_decoder import AccumulatingDecoder
 from dragoman.adapter.replies.error_context import ErrorContext
-from dragoman.adapter.replies.framing import Frame, SseDecoder
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.adapter.replies.framing import Frame
 from dragoman.canonical.events import (
     MessageComplete,
     MessageStart,
@@ -30,7 +29,6 @@ from dragoman_adapters.google_interactions import decode, decode_blocks, errors
 
 INPUT_STEPS = ("user_input", "function_result")
 """Steps of the input, which the stream repeats."""
-_CALL, _OUTPUT = "function_call", "model_output"
 
 
 class StepAccumulator:
@@ -39,12 +37,19 @@ class StepAccumulator:
     ``position`` is its position among the model's steps, ``first_block`` the index of its first block in the message.
     """
 
-    __slots__ = ("_arguments", "_texts", "call", "first_block", "native", "position", "stopped")
+    __slots__ = (
+        "_arguments", "_texts", "call", "first_block", "is_call", "is_output", "is_repeated", "kind", "native",
+        "position", "stopped",
+    )  # fmt: skip
 
     def __init__(self, native: dict[str, Any], position: int, first_block: int) -> None:
         self.native = dict(native)
         if native.get("content"):
             self.native["content"] = [dict(each) for each in native["content"]]
+        self.kind: str = native["type"]
+        self.is_call = self.kind == "function_call"
+        self.is_output = self.kind == "model_output"
+        self.is_repeated = self.kind in INPUT_STEPS
         self.position = position
         self.first_block = first_block
         self.call = ""
@@ -52,23 +57,6 @@ class StepAccumulator:
         self.stopped = False
         self._texts: dict[int, list[str]] = {}
         self._arguments: list[str] = []
-
-    @property
-    def kind(self) -> str:
-        kind: str = self.native["type"]
-        return kind
-
-    @property
-    def is_call(self) -> bool:
-        return self.kind == _CALL
-
-    @property
-    def is_output(self) -> bool:
-        return self.kind == _OUTPUT
-
-    @property
-    def is_repeated(self) -> bool:
-        return self.kind in INPUT_STEPS
 
     @property
     def contents(self) -> list[dict[str, Any]]:
@@ -138,14 +126,11 @@ _DONE = b"[DONE]"
 _MEDIA = ("image", "audio", "video", "document")
 
 
-class InteractionsStreamDecoder(StreamDecoder):
+class InteractionsStreamDecoder(AccumulatingDecoder):
     """Accumulates the interaction and emits an event for each change."""
 
     def __init__(self, provider: str, context: RequestContext) -> None:
-        super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))
-        self._reply = ReplyBuilder(context, provider)
-        self._model = context.model
-        self._native: dict[str, Any] = {}
+        super().__init__(provider, context)
         self._started = False
         self._steps: list[StepAccumulator] = []
 
@@ -179,7 +164,9 @@ class InteractionsStreamDecoder(StreamDecoder):
                 return self.skip_unknown(str(kind))
 
     def partial(self, status: MessageStatus) -> Message | None:
-        return decode.decode_message(self._accumulated_reply(), self._reply, status) if self._started else None
+        return self.decode_message(self.accumulated_reply(), self._reply, status) if self._started else None
+
+    decode_message = staticmethod(decode.decode_message)
 
     def _begin(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
         """Store what is known apart from the steps. Yields the start event, once."""
@@ -305,11 +292,10 @@ class InteractionsStreamDecoder(StreamDecoder):
                 yield from self._stop(self._steps[index])
         # Counts during the stream are partial: without counts at the end, the usage is unknown.
         self._native["usage"] = native.get("usage")
-        message = decode.decode_message(self._accumulated_reply(), self._reply)
+        message = decode.decode_message(self.accumulated_reply(), self._reply)
         if message.usage is not None:
             yield UsageUpdate(self._reply.message_id, message.usage)
         yield MessageComplete(message)
 
-    def _accumulated_reply(self) -> dict[str, Any]:
-        """Return the interaction so far."""
+    def accumulated_reply(self) -> dict[str, Any]:
         return {**self._native, "steps": [step.to_native() for step in self._steps]}

@@ -1,19 +1,12 @@
 """The adapter for models that run in this process."""
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
+from dragoman.adapter.contract import Endpoint
 from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.wire_adapter import WireAdapter
-from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.local import decode, encode
 from dragoman_adapters.local.options import decode_options
-
-if TYPE_CHECKING:
-    from dragoman.adapter.errors import ProviderError
-    from dragoman.adapter.replies.error_context import ErrorContext
-    from dragoman.adapter.replies.stream_decoder import StreamDecoder
-    from dragoman.adapter.requests.request_reader import HistoryReader
 
 
 class LocalAdapter(WireAdapter):
@@ -24,23 +17,13 @@ class LocalAdapter(WireAdapter):
     transport: ClassVar[str] = "local"
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.local")
     path: ClassVar[str] = "/chat"
+    decoder_at: ClassVar[str] = "dragoman_adapters.local.stream:LocalStreamDecoder"
+    decode_error_at: ClassVar[str] = "dragoman_adapters.local.errors:decode_error"
 
     encode_body = staticmethod(encode.encode_body)
 
     decode_message = staticmethod(decode.decode_message)
 
-    def decode_request(
-        self, native: dict[str, Any], reader: "HistoryReader"
-    ) -> tuple[list[ToolDefinition], AdapterOptions]:
-        decode.decode_history(native, reader)
-        return decode.decode_tools(native), decode_options(native, self.target, reader.context)
-
-    def decode_error(self, native: dict[str, Any], origin: "ErrorContext") -> "ProviderError":
-        from dragoman_adapters.local.errors import decode_error  # imported late: few requests fail
-
-        return decode_error(native, origin)
-
-    def decoder(self, context: RequestContext) -> "StreamDecoder":
-        from dragoman_adapters.local.stream import LocalStreamDecoder  # imported late: only streams need it
-
-        return LocalStreamDecoder(self.provider, context)
+    decode_history = staticmethod(decode.decode_history)
+    decode_tools = staticmethod(decode.decode_tools)
+    decode_options = staticmethod(decode_options)

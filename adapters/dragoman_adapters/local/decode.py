@@ -69,23 +69,18 @@ def decode_tool_call(native: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
     return ToolUseBlock(id=tool_use_id, name=native["name"], raw_input=arguments)
 
 
-def decode_history(native: dict[str, Any], reader: "HistoryReader") -> None:
-    """Decode the messages of a request."""
+def decode_history(native: dict[str, Any], reader: "HistoryReader") -> tuple[str, ...]:
+    """Add the messages of a request. Returns the names of the fields that they cover."""
     for item in native["messages"]:
-        reader.add(Role(item["role"]), [decode_block(inner, _tool_use_id(inner, reader)) for inner in item["content"]])
+        blocks = []
+        for inner in item["content"]:
+            find = {"call": reader.call_id, "result": reader.result_id}.get(inner["type"])
+            blocks.append(decode_block(inner, find(inner.get("id")) if find else ""))
+        reader.add(Role(item["role"]), blocks)
+    return "model", "messages"
 
 
-def _tool_use_id(native: dict[str, Any], reader: "HistoryReader") -> str:
-    match native["type"]:
-        case "call":
-            return reader.call_id(native.get("id"))
-        case "result":
-            return reader.result_id(native.get("id"))
-        case _:
-            return ""
-
-
-def decode_tools(native: dict[str, Any]) -> list[ToolDefinition]:
+def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
     """Decode the tools of a request."""
     return [
         ToolDefinition(name=item["name"], description=item["description"], input_schema=item["parameters"])

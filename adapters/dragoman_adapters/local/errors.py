@@ -2,23 +2,8 @@
 
 from typing import Any
 
-from dragoman.adapter.errors import (
-    ContextOverflowError,
-    InvalidRequestError,
-    NotFoundError,
-    ProviderError,
-    RequestTimeoutError,
-    ServerError,
-)
-from dragoman.adapter.replies.error_context import ErrorContext
-
-BY_TYPE: dict[str, type[ProviderError]] = {
-    "invalid_request": InvalidRequestError,
-    "not_found": NotFoundError,
-    "context_overflow": ContextOverflowError,
-    "timeout": RequestTimeoutError,
-    "runtime": ServerError,
-}
+from dragoman.adapter.errors import ProviderError, ServerError
+from dragoman.adapter.replies.error_context import ErrorContext, error_words
 
 
 def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
@@ -29,5 +14,5 @@ def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         message=inner.get("message"),
         code=inner.get("type"),
     )
-    kind = BY_TYPE.get(str(inner.get("type")))
+    kind = error_words("dragoman_adapters.local")["types"].get(str(inner.get("type")))
     return failure.error(kind or (None if origin.status is not None and origin.status >= 400 else ServerError))

@@ -54,7 +54,9 @@ def _record_unsupported_options(request: RequestBuilder) -> None:
         request.record_loss(LossKind.OPTION, reason, Severity.INFO)
 
 
-def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
+def decode_options(
+    native: dict[str, Any], target: Target, context: RequestContext, covered: list[str]
+) -> AdapterOptions:
     """Decode the options of a request."""
     settings = native.get("options") or {}
     options = AdapterOptions(
@@ -66,7 +68,6 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         context=context,
     )
     prompting = {"prompting": target.capabilities.wire["prompting"]}
-    covered = ("model", "messages", *(("tools",) if native.get("tools") else ()))
     return keep_other_fields(options, native, target, lambda request: encode_options(request) | prompting, covered)
 
 

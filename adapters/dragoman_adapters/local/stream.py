@@ -5,36 +5,30 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.replies.accumulating_decoder import AccumulatingDecoder
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.framing import Frame, NdjsonDecoder
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.canonical.events import (
-    MessageComplete,
-    MessageStart,
     StreamEvent,
     TextDelta,
     ToolUseEnd,
     ToolUseInputDelta,
     ToolUseStart,
-    UsageUpdate,
 )
-from dragoman.canonical.message import Message, MessageStatus
 from dragoman_adapters.local import decode, errors
 
 
-class LocalStreamDecoder(StreamDecoder):
+class LocalStreamDecoder(AccumulatingDecoder):
     """Accumulates the reply object of the lines and emits an event for each change.
 
     The lines are start, then text pieces and calls (call, arguments, call_end), then end with the reason and the
     counts; or error.
     """
 
+    framing = NdjsonDecoder
+
     def __init__(self, provider: str, context: RequestContext) -> None:
-        super().__init__(provider, NdjsonDecoder(context.frame_cap, context.body_cap))
-        self._reply = ReplyBuilder(context, provider)
-        self._model = context.model
-        self._native: dict[str, Any] = {}
+        super().__init__(provider, context)
         self._content: list[dict[str, Any]] = []
         self._pieces: list[str] = []
 
@@ -50,7 +44,7 @@ class LocalStreamDecoder(StreamDecoder):
             case "call_end":
                 return self._call_end()
             case "start":
-                return self._start(line["model"])
+                return self.start({"model": line["model"]}, line["model"])
             case "end":
                 return self._end(line)
             case "error":
@@ -58,16 +52,7 @@ class LocalStreamDecoder(StreamDecoder):
             case kind:
                 return self.skip_unknown(kind)
 
-    def partial(self, status: MessageStatus) -> Message | None:
-        if not self._native:
-            return None
-        return decode.decode_message(self._accumulated_reply(), self._reply, status)
-
-    def _start(self, model: str) -> Iterator[StreamEvent]:
-        if self._native:
-            raise ValueError("a second message starts in one stream")
-        self._native = {"model": model}
-        yield MessageStart(self._reply.message_id, model)
+    decode_message = staticmethod(decode.decode_message)
 
     def _text(self, text: str) -> Iterator[StreamEvent]:
         if not self._content or self._content[-1]["type"] != "text":
@@ -103,13 +88,11 @@ class LocalStreamDecoder(StreamDecoder):
             raise ValueError("arguments outside a call")
         return len(self._content) - 1
 
-    def _end(self, line: dict[str, Any]) -> Iterator[StreamEvent]:
+    def _end(self, line: dict[str, Any]) -> Iterable[StreamEvent]:
         if not self._native:
             raise ValueError("a message ends before its start")
         self._native |= {key: value for key, value in line.items() if key != "type"}
-        if (usage := decode.decode_usage(line.get("usage"))) is not None:
-            yield UsageUpdate(self._reply.message_id, usage)
-        yield MessageComplete(decode.decode_message(self._accumulated_reply(), self._reply))
+        return self.complete(decode.decode_usage(line.get("usage")))
 
     def _add(self, item: dict[str, Any]) -> None:
         if not self._native:
@@ -128,7 +111,6 @@ class LocalStreamDecoder(StreamDecoder):
             last["arguments"] = "".join(self._pieces)
         self._pieces.clear()
 
-    def _accumulated_reply(self) -> dict[str, Any]:
-        """Return the reply object so far."""
+    def accumulated_reply(self) -> dict[str, Any]:
         self._join_fragments()
         return {**self._native, "content": self._content}

@@ -1,15 +1,12 @@
 """The adapter for Mistral's chat API; see https://docs.mistral.ai/api."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from dragoman.adapter.contract import Endpoint
 from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_chat.dialect import Dialect
-
-if TYPE_CHECKING:
-    from dragoman.adapter.operations.embeddings import EmbeddingAdapter
 
 MISTRAL = Dialect(
     max_tokens="max_tokens",
@@ -39,12 +36,7 @@ class MistralAdapter(ChatAdapter):
         base_url_variable="MISTRAL_BASE_URL",
     )
     telemetry_name: ClassVar[str] = "mistral_ai"
+    embeddings_at: ClassVar[str] = "dragoman_adapters.mistral.embeddings:MistralEmbeddings"
     dialect: ClassVar[Dialect] = MISTRAL
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.mistral")
     server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.mistral")
-
-    @property
-    def embeddings(self) -> "EmbeddingAdapter":
-        from dragoman_adapters.mistral.embeddings import MistralEmbeddings  # imported late: few programs embed
-
-        return MistralEmbeddings(self.provider, self.model, self.error)

@@ -4,6 +4,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter import wirejson
+from dragoman.adapter.replies.drift import known_names
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, UsageReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
@@ -27,12 +28,6 @@ if TYPE_CHECKING:
 
 STOP_REASONS = {"stop": StopReason.END_TURN, "length": StopReason.MAX_TOKENS}
 
-REPLY_FIELDS = {
-    "model", "created_at", "message", "done", "done_reason", "total_duration", "load_duration", "prompt_eval_count",
-    "prompt_eval_duration", "eval_count", "eval_duration", "logprobs", "remote_model", "remote_host",
-}  # fmt: skip
-"""The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
-MESSAGE_FIELDS = {"role", "content", "thinking", "images", "tool_calls", "tool_name"}
 _IDLE = ("load", "unload")
 """The reasons of a reply to a request without messages, and of one that a model left."""
 _COVERED_FIELDS = {"message", "model"}
@@ -52,10 +47,9 @@ def decode_message(
     ]
     raw: dict[str, Any] = {key: value for key, value in native.items() if key not in _COVERED_FIELDS}
     raw |= _note_message(native_message, content)
-    if unknown := native.keys() - REPLY_FIELDS:
-        reply.note_drift("field", unknown)
-    if unknown := native_message.keys() - MESSAGE_FIELDS:
-        reply.note_drift("field", [f"message.{name}" for name in unknown])
+    known = known_names("dragoman_adapters.ollama")
+    reply.note_unknown("field", native.keys(), known.reply)
+    reply.note_unknown("field", native_message.keys(), known.places["message"], "message.")
     if (stop := native.get("done_reason")) and stop not in STOP_REASONS and stop not in _IDLE:
         reply.note_drift("stop_reason", [stop])
     # The server says "stop" for calls as well, so the blocks decide.
@@ -127,8 +121,9 @@ def _note_call(native: dict[str, Any], block: ToolUseBlock) -> dict[str, Any]:
     return note
 
 
-def decode_history(native: dict[str, Any], reader: "HistoryReader") -> None:
-    """Decode the messages of a request. Results without an id answer the open calls of their tool, in order."""
+def decode_history(native: dict[str, Any], reader: "HistoryReader") -> tuple[str, ...]:
+    """Add the messages of a request. Returns the names of the fields that they cover. Results without an id answer the
+    open calls of their tool, in order."""
     items = native["messages"]
     start, known = reader.resume(items)
     open_calls: list[tuple[str, str]] = list(known or ())
@@ -147,6 +142,7 @@ def decode_history(native: dict[str, Any], reader: "HistoryReader") -> None:
         content: list[ContentBlock] = [*_decode_content(item), *calls]
         reader.add(role, content, _note_message(item, content))
     reader.mark(len(items), tuple(open_calls))
+    return "model", "messages"
 
 
 def _add_tool_result(reader: "HistoryReader", native: dict[str, Any], open_calls: list[tuple[str, str]]) -> None:

@@ -6,14 +6,14 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.answers.error_writer import (
-    ErrorRow,
     error_headers,
     error_message,
     error_status,
-    error_table,
     find_row,
+    load_error_table,
 )
 from dragoman.adapter.answers.reply_writer import ReplyWriter, is_runnable
+from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import (
     ContextOverflowError,
     DragomanError,
@@ -38,28 +38,7 @@ UNCOUNTED = (
 )  # fmt: skip
 """The counts that are part of others on this wire, or have no field."""
 
-ERRORS = error_table(
-    DragomanError=ErrorRow(500, ""),
-    ProviderError=ErrorRow(500, ""),
-    RequestError=ErrorRow(400, ""),
-    InvalidRequestError=ErrorRow(400, ""),
-    ContentFilterError=ErrorRow(400, ""),
-    ContextOverflowError=ErrorRow(400, ""),
-    AuthenticationError=ErrorRow(401, ""),
-    BillingError=ErrorRow(402, ""),
-    BudgetExceededError=ErrorRow(402, ""),
-    PermissionDeniedError=ErrorRow(403, ""),
-    NotFoundError=ErrorRow(404, ""),
-    NoModelError=ErrorRow(404, ""),
-    RateLimitError=ErrorRow(429, ""),
-    RequestCancelledError=ErrorRow(499, ""),
-    NetworkError=ErrorRow(502, ""),
-    MalformedReplyError=ErrorRow(502, ""),
-    UnclassifiedError=ErrorRow(502, ""),
-    RequestTimeoutError=ErrorRow(504, ""),
-    OverloadedError=ErrorRow(503, ""),
-)
-"""The wire has no types of errors: clients read the status."""
+ERRORS = load_error_table("dragoman_adapters.ollama")
 
 _OVERFLOW = "the prompt exceeds the available context size"
 
@@ -174,7 +153,7 @@ def format_time(time: datetime) -> str:
     return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def encode_error(error: DragomanError, provider: str) -> WireResponse:
+def encode_error(error: DragomanError, context: RequestContext, provider: str) -> WireResponse:
     """Encode an error with its status."""
     status = error_status(error, find_row(error, ERRORS), provider)
     return WireResponse(status, wirejson.dumps(error_body(error)), error_headers(error))

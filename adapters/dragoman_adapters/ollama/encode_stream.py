@@ -6,7 +6,6 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.answers.reply_writer import ReplyWriter
 from dragoman.adapter.answers.stream_encoder import CALL, THINKING, ReplyStreamEncoder
 from dragoman.adapter.errors import DragomanError
-from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import ContentBlock
 from dragoman.canonical.message import Message
 from dragoman_adapters.ollama import encode_reply
@@ -52,10 +51,7 @@ class OllamaStreamEncoder(ReplyStreamEncoder):
     def close_block(self, kind: str, index: int, content: str, signature: str | None) -> bytes:
         if kind != CALL:
             return b""
-        arguments, malformed = wirejson.parse_arguments(content)
-        if malformed is not None:
-            reason = "arguments that are not a JSON object: the call is left out"
-            self.writer.record_loss(LossKind.INVALID_INPUT, reason, index=index, block=CALL)
+        if (arguments := self.read_call(index, content)) is None:
             return b""
         return self._line({"tool_calls": [encode_reply.tool_call(*self._open_call, arguments)]})
 

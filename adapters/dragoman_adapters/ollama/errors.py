@@ -2,14 +2,8 @@
 
 from typing import Any
 
-from dragoman.adapter.errors import ContextOverflowError, NotFoundError, ProviderError, ServerError
-from dragoman.adapter.replies.error_context import ErrorContext
-
-_BY_MESSAGE: tuple[tuple[str, type[ProviderError]], ...] = (
-    ("not found", NotFoundError),
-    ("exceeds the available context", ContextOverflowError),
-    ("context length", ContextOverflowError),
-)
+from dragoman.adapter.errors import ProviderError, ServerError
+from dragoman.adapter.replies.error_context import ErrorContext, find_phrase
 
 
 def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
@@ -21,5 +15,5 @@ def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         code=inner.get("code") or inner.get("type"),
     )
     is_http_error = origin.status is not None and origin.status >= 400
-    kind = next((kind for phrase, kind in _BY_MESSAGE if phrase in failure.text.lower()), None)
+    kind = find_phrase("dragoman_adapters.ollama", failure.text)
     return failure.error(kind or (None if is_http_error else ServerError))

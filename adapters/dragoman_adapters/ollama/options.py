@@ -8,8 +8,6 @@ from dragoman.adapter.requests import option_table, structured_output
 from dragoman.adapter.requests.option_table import OptionTable, keep_other_fields
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 
-CONVERSATION = ("model", "messages", "tools")
-"""The fields of a request that are not options."""
 EFFORTS = ("low", "medium", "high", "max")
 OPTIONS = OptionTable(
     {
@@ -73,7 +71,9 @@ def _encode_thinking(request: RequestBuilder) -> bool | str | None:
     return option_table.nearest_effort(request, effort, EFFORTS)
 
 
-def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
+def decode_options(
+    native: dict[str, Any], target: Target, context: RequestContext, covered: list[str]
+) -> AdapterOptions:
     """Decode the options of a request."""
     settings = native.get("options") or {}
     think = native.get("think")
@@ -89,7 +89,6 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         stream=native.get("stream", True),
         context=context,
     )
-    covered = ["model", "messages"] + (["tools"] if native.get("tools") else [])
     return keep_other_fields(options, native, target, encode_options, covered)
 
 

@@ -5,36 +5,30 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.replies.accumulating_decoder import AccumulatingDecoder
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.framing import Frame, NdjsonDecoder
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.canonical.events import (
-    MessageComplete,
     MessageStart,
     StreamEvent,
     TextDelta,
     ThinkingDelta,
-    ToolUseEnd,
     ToolUseInputDelta,
     ToolUseStart,
-    UsageUpdate,
 )
-from dragoman.canonical.message import Message, MessageStatus
 from dragoman_adapters.ollama import decode, errors
 
 _DELTA_FIELDS = {"role", "content", "thinking", "tool_calls"}
 """The fields of a message that this decoder accumulates; it keeps the last value of others."""
 
 
-class OllamaStreamDecoder(StreamDecoder):
+class OllamaStreamDecoder(AccumulatingDecoder):
     """Accumulates the reply object of the lines and emits an event for each change."""
 
+    framing = NdjsonDecoder
+
     def __init__(self, provider: str, context: RequestContext) -> None:
-        super().__init__(provider, NdjsonDecoder(context.frame_cap, context.body_cap))
-        self._reply = ReplyBuilder(context, provider)
-        self._model = context.model
-        self._native: dict[str, Any] = {}
+        super().__init__(provider, context)
         self._texts: dict[str, list[str]] = {"thinking": [], "content": []}
         self._indexes: dict[str, int] = {}
         self._calls: list[dict[str, Any]] = []
@@ -52,13 +46,9 @@ class OllamaStreamDecoder(StreamDecoder):
         self._native.setdefault("message", {"role": delta.get("role", "assistant")})
         yield from self._delta(delta)
         if line.get("done"):
-            native = self._accumulated_reply()
-            if (usage := decode.decode_usage(native)) is not None:
-                yield UsageUpdate(self._reply.message_id, usage)
-            yield MessageComplete(decode.decode_message(native, self._reply))
+            yield from self.complete(decode.decode_usage(self._native))
 
-    def partial(self, status: MessageStatus) -> Message | None:
-        return decode.decode_message(self._accumulated_reply(), self._reply, status) if self._native else None
+    decode_message = staticmethod(decode.decode_message)
 
     def _delta(self, delta: dict[str, Any]) -> Iterable[StreamEvent]:
         if thinking := delta.get("thinking"):
@@ -80,17 +70,14 @@ class OllamaStreamDecoder(StreamDecoder):
         index, call = self._index(f"call {position}"), self._reply.call_id(position, native.get("id"))
         arguments = function.get("arguments") or {}
         text = arguments if isinstance(arguments, str) else wirejson.dumps_text(arguments)
-        parsed, malformed = wirejson.parse_arguments(text)
         yield ToolUseStart(message_id, index, call, function["name"])
         yield ToolUseInputDelta(message_id, index, call, text)
-        if malformed is None:
-            yield ToolUseEnd(message_id, index, call, parsed)
+        yield from self.end_call(index, call, text)
 
     def _index(self, part: str) -> int:
         return self._indexes.setdefault(part, len(self._indexes))
 
-    def _accumulated_reply(self) -> dict[str, Any]:
-        """Return the reply object so far."""
+    def accumulated_reply(self) -> dict[str, Any]:
         texts = {name: "".join(pieces) for name, pieces in self._texts.items() if pieces or name == "content"}
         message = {**self._native["message"], **texts}
         if self._calls:

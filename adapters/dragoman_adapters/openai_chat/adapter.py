@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
-from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.facts.capabilities import EMULATED, NATIVE, AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.operations.batch_api import BatchApi
-    from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
     from dragoman.adapter.replies.stream_decoder import StreamDecoder
     from dragoman.adapter.requests.request_reader import HistoryReader
@@ -47,6 +45,9 @@ class ChatAdapter(WireAdapter):
     )
     dialect: ClassVar[Dialect] = OPENAI
     client_wire: ClassVar[str] = "chat"
+    embeddings_at: ClassVar[str] = "dragoman_adapters.openai_platform.embeddings:OpenAIEmbeddings"
+    decode_error_at: ClassVar[str] = "dragoman_adapters.openai_chat.errors:decode_error"
+    encode_error_at: ClassVar[str] = "dragoman_adapters.openai_platform.encode_errors:encode_error"
     server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.openai_chat")
     models: ClassVar[ModelTable] = ModelTable.of(
         "dragoman_adapters",
@@ -80,12 +81,6 @@ class ChatAdapter(WireAdapter):
 
         kind = services.OpenAIFilesApi if type(self) is ChatAdapter else services.CompatibleServiceApi
         return kind(self.provider, self.model)
-
-    @property
-    def embeddings(self) -> "EmbeddingAdapter":
-        from dragoman_adapters.openai_platform.embeddings import OpenAIEmbeddings  # imported late: few programs embed
-
-        return OpenAIEmbeddings(self.provider, self.model, self.error)
 
     def request_path(self, options: AdapterOptions) -> str:
         return self.dialect.path
@@ -123,8 +118,6 @@ class ChatAdapter(WireAdapter):
         )
         return tools, options
 
-    decode_error = staticmethod(errors.decode_error)
-
     def decoder(self, context: RequestContext) -> "StreamDecoder":
         from dragoman_adapters.openai_chat.stream import ChatStreamDecoder  # imported late: only streams need it
 
@@ -134,12 +127,6 @@ class ChatAdapter(WireAdapter):
         from dragoman_adapters.openai_chat.encode_reply import encode_reply  # imported late: only servers write replies
 
         return encode_reply(message, writer, self.dialect)
-
-    def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
-        # Imported late: only servers write replies.
-        from dragoman_adapters.openai_platform.encode_errors import encode_error
-
-        return encode_error(error, context, self.provider)
 
     def reply_encoder(self, context: RequestContext) -> "ReplyStreamEncoder":
         from dragoman.adapter.answers.reply_writer import ReplyWriter  # imported late: only servers write replies

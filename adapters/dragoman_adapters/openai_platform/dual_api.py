@@ -24,8 +24,6 @@ from dragoman_adapters.openai_responses.adapter import ResponsesAdapter
 
 if TYPE_CHECKING:
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
-    from dragoman.adapter.operations.embeddings import EmbeddingAdapter
-    from dragoman.adapter.operations.service_api import ServiceApi
 
 Api = Literal["chat", "responses"]
 
@@ -38,6 +36,8 @@ _STORED_FIELDS = ("previous_response_id", "conversation")
 class DualApiAdapter(Adapter):
     """Subclasses declare ``provider``, ``endpoint`` and ``apis``: an adapter of the same provider for each."""
 
+    services_at: ClassVar[str] = "dragoman_adapters.openai_platform.services:CompatibleServiceApi"
+    embeddings_at: ClassVar[str] = "dragoman_adapters.openai_platform.embeddings:OpenAIEmbeddings"
     apis: ClassVar[Mapping[Api, type[ChatAdapter] | type[ResponsesAdapter]]]
 
     def __init__(self, model: str) -> None:
@@ -58,18 +58,6 @@ class DualApiAdapter(Adapter):
 
     def cancel_request(self, reply: Message) -> WireRequest | None:
         return self._adapters[self._noted_api(reply) or self._first].cancel_request(reply)
-
-    @property
-    def services(self) -> "ServiceApi":
-        from dragoman_adapters.openai_platform.services import CompatibleServiceApi  # imported late: few use them
-
-        return CompatibleServiceApi(self.provider, self.model)
-
-    @property
-    def embeddings(self) -> "EmbeddingAdapter":
-        from dragoman_adapters.openai_platform.embeddings import OpenAIEmbeddings  # imported late: few programs embed
-
-        return OpenAIEmbeddings(self.provider, self.model, self.error)
 
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions

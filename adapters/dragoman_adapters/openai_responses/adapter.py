@@ -1,20 +1,16 @@
 """The adapter for OpenAI's Responses API."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import quote
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
-from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.facts.capabilities import ModelTable
-from dragoman.adapter.operations.operation import get_request, post_request
 from dragoman.adapter.replies.error_context import ErrorContext
-from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.requests.prepare import prepare_request
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.server_tools.table import ServerToolTable
-from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
@@ -22,12 +18,8 @@ from dragoman_adapters.openai_responses import decode, encode, errors
 from dragoman_adapters.openai_responses.options import CONVERSATION, decode_options
 
 if TYPE_CHECKING:
-    from dragoman.adapter.answers.reply_writer import ReplyWriter
-    from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.operations.batch_api import BatchApi
-    from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
-    from dragoman.adapter.replies.stream_decoder import StreamDecoder
     from dragoman.adapter.requests.request_reader import HistoryReader
 
 
@@ -55,6 +47,13 @@ class ResponsesAdapter(WireAdapter):
     client_wire: ClassVar[str] = "responses"
     history_field: ClassVar[str] = "input"
     instruction_fields: ClassVar[tuple[str, ...]] = ("instructions",)
+    running_states: ClassVar[tuple[str, ...]] = decode.RUNNING
+    embeddings_at: ClassVar[str] = "dragoman_adapters.openai_platform.embeddings:OpenAIEmbeddings"
+    decoder_at: ClassVar[str] = "dragoman_adapters.openai_responses.stream:ResponsesStreamDecoder"
+    decode_error_at: ClassVar[str] = "dragoman_adapters.openai_responses.errors:decode_error"
+    encode_reply_at: ClassVar[str] = "dragoman_adapters.openai_responses.encode_reply:encode_reply"
+    encode_error_at: ClassVar[str] = "dragoman_adapters.openai_platform.encode_errors:encode_error"
+    reply_encoder_at: ClassVar[str] = "dragoman_adapters.openai_responses.encode_stream:ResponsesStreamEncoder"
     priced_fields: ClassVar[Mapping[str, tuple[str, str]]] = {
         "completion_window": ("background_options.completion_window", "soonest")
     }
@@ -74,12 +73,6 @@ class ResponsesAdapter(WireAdapter):
         kind = services.OpenAIServiceApi if type(self) is ResponsesAdapter else services.CompatibleServiceApi
         return kind(self.provider, self.model)
 
-    @property
-    def embeddings(self) -> "EmbeddingAdapter":
-        from dragoman_adapters.openai_platform.embeddings import OpenAIEmbeddings  # imported late: few programs embed
-
-        return OpenAIEmbeddings(self.provider, self.model, self.error)
-
     def prepare(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> tuple[RequestBuilder, Sequence[ToolDefinition]]:
@@ -93,24 +86,6 @@ class ResponsesAdapter(WireAdapter):
             whole=options.server_state is not None,
         )
 
-    def poll_request(self, reply: Message) -> WireRequest | None:
-        response = self._running_response(reply)
-        return None if response is None else get_request(response)
-
-    def reply_state(self, reply: Message) -> str:
-        return str((reply.metadata.provider_raw or {}).get("status") or reply.metadata.status)
-
-    def cancel_request(self, reply: Message) -> WireRequest | None:
-        response = self._running_response(reply)
-        return None if response is None else post_request(f"{response}/cancel", b"")
-
-    def _running_response(self, reply: Message) -> str | None:
-        """Return the path of a response in the background that has not ended."""
-        raw = reply.metadata.provider_raw or {}
-        if raw.get("by") != self.provider or raw.get("status") not in decode.RUNNING:
-            return None
-        return f"{self.path}/{quote(str(raw['id']), safe='')}" if raw.get("id") else None
-
     encode_body = staticmethod(encode.encode_body)
 
     def parse_reply(self, response: WireResponse) -> dict[str, Any]:
@@ -123,44 +98,13 @@ class ResponsesAdapter(WireAdapter):
 
     decode_counts = staticmethod(decode.decode_counts)
 
-    def decode_request(
-        self, native: dict[str, Any], reader: "HistoryReader"
-    ) -> tuple[list[ToolDefinition], AdapterOptions]:
+    def decode_history(self, native: dict[str, Any], reader: "HistoryReader") -> Iterable[str]:
         decode.decode_history(native, reader)
-        context = reader.context
-        tools = reader.tools(native.get("tools"), decode.decode_tools, native, self.provider)
-        options = read_options(
-            native,
-            (type(self), self.model),
-            context,
-            CONVERSATION,
-            lambda: decode_options(native, self.target, context),
-        )
-        return tools, options
+        return CONVERSATION
 
-    decode_error = staticmethod(errors.decode_error)
+    decode_tools = staticmethod(decode.decode_tools)
 
-    def decoder(self, context: RequestContext) -> "StreamDecoder":
-        from dragoman_adapters.openai_responses.stream import (
-            ResponsesStreamDecoder,
-        )  # imported late: only streams need it
-
-        return ResponsesStreamDecoder(self.provider, context)
-
-    def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
-        # Imported late: only servers write replies.
-        from dragoman_adapters.openai_responses.encode_reply import encode_reply
-
-        return encode_reply(message, writer)
-
-    def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
-        # Imported late: only servers write replies.
-        from dragoman_adapters.openai_platform.encode_errors import encode_error
-
-        return encode_error(error, context, self.provider)
-
-    def reply_encoder(self, context: RequestContext) -> "ReplyStreamEncoder":
-        from dragoman.adapter.answers.reply_writer import ReplyWriter  # imported late: only servers write replies
-        from dragoman_adapters.openai_responses.encode_stream import ResponsesStreamEncoder
-
-        return ResponsesStreamEncoder(ReplyWriter.for_stream(self.provider, self.model, context))
+    def decode_options(
+        self, native: dict[str, Any], target: Target, context: RequestContext, covered: list[str]
+    ) -> AdapterOptions:
+        return decode_options(native, target, context)

@@ -7,7 +7,8 @@ and prices come from the `RequestContext`. `dragoman.adapter.wire_adapter` has t
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from dragoman.adapter.context import Prices, RequestContext, bundled_prices
@@ -42,6 +43,13 @@ __all__ = [
     "ToolChoice",
     "bundled_prices",
 ]
+
+
+@cache
+def load_part(place: str) -> Any:
+    """Return the class or function at ``module:name``. Its module is imported when it is first needed."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,23 +243,30 @@ class Adapter(ABC):
     telemetry_operation: ClassVar[str] = "chat"
     """The name of a request in OpenTelemetry's conventions."""
 
-    # What some providers have besides.
+    # What some providers have besides. Few programs use it, so each part is loaded when it is first used.
+
+    batch_api_at: ClassVar[str] = ""
+    """Where the class of `batch_api` is, as ``module:class``; empty if there is none."""
+    services_at: ClassVar[str] = ""
+    """The same for `services`."""
+    embeddings_at: ClassVar[str] = ""
+    """The same for `embeddings`."""
 
     @property
     def batch_api(self) -> "BatchApi | None":
         """The provider's batch API for this model; None if it has none or the adapter does not support it."""
-        return None
+        return load_part(self.batch_api_at)(self.provider, self.model) if self.batch_api_at else None
 
     @property
     def services(self) -> "ServiceApi | None":
         """The provider's services besides conversations: token counts, files, models. None if the adapter supports
         none."""
-        return None
+        return load_part(self.services_at)(self.provider, self.model) if self.services_at else None
 
     @property
     def embeddings(self) -> "EmbeddingAdapter | None":
         """The provider's embeddings by this model; None if the adapter supports none."""
-        return None
+        return load_part(self.embeddings_at)(self.provider, self.model, self.error) if self.embeddings_at else None
 
     def compaction_options(self, options: "AdapterOptions", instructions: str | None) -> "AdapterOptions | None":
         """Return the options of a request whose reply is the provider's own block in place of the whole conversation;

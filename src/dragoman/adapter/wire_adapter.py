@@ -2,13 +2,14 @@
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from urllib.parse import quote
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.context import RequestContext
-from dragoman.adapter.contract import Adapter
+from dragoman.adapter.contract import Adapter, load_part
 from dragoman.adapter.errors import (
     MALFORMED_ERRORS,
     UNREADABLE_ERRORS,
@@ -21,6 +22,7 @@ from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.losses import log_losses
 from dragoman.adapter.options import AdapterOptions
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
+from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.wire import Headers, WireRequest, WireResponse
@@ -30,6 +32,7 @@ from dragoman.canonical.usage import Usage
 
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
+    from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.replies.error_context import ErrorContext
     from dragoman.adapter.replies.stream_decoder import StreamDecoder
     from dragoman.adapter.requests.request_reader import HistoryReader
@@ -42,8 +45,8 @@ class WireAdapter(Adapter):
 
     Subclasses declare ``models`` and ``path``, and implement `encode_body` and `decode_message`: that is enough for a
     session with models whose ``supports_streaming`` is absent. Most also have a `decoder` for streams, `decode_error`
-    for the errors that the status does not tell, and `decode_request` for histories in the provider's format. The
-    other methods below have defaults that fit most wires.
+    for the errors that the status does not tell, and `decode_history`, `decode_tools` and `decode_options` for requests
+    in the provider's format. The other methods below have defaults that fit most wires.
 
     An option that the encoder does not take from ``request.used`` becomes a loss by itself.
     """
@@ -52,6 +55,10 @@ class WireAdapter(Adapter):
     path: ClassVar[str]
     client_wire: ClassVar[str] = ""
     """The table of client_fields.toml for requests of clients; empty if no client speaks this wire."""
+    error_field: ClassVar[str | None] = None
+    """The field of a whole reply that reports an error in spite of its status."""
+    running_states: ClassVar[tuple[str, ...]] = ()
+    """The provider's words for replies in the background that have not ended, which stand below `path`."""
     decode_counts: Callable[[dict[str, Any]], ReplyCounts] | None = None
     """Returns the `ReplyCounts` of a whole reply, for `read_usage`. None if they are read with the message."""
 
@@ -73,29 +80,86 @@ class WireAdapter(Adapter):
     def decode_request(
         self, native: dict[str, Any], reader: "HistoryReader"
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
-        """Decode a request: add its messages to the reader, return its tools and options. By default it is refused."""
+        """Decode a request: add its messages to the reader, return its tools and options. By default in the three steps
+        below, of which the last is left out for options that are known."""
+        covered = [*self.decode_history(native, reader)]
+        tools = reader.tools(native.get("tools"), self.decode_tools, native, self.provider)
+        if tools:
+            covered.append("tools")
+        context = reader.context
+        options = read_options(
+            native,
+            (type(self), self.model),
+            context,
+            covered,
+            lambda: self.decode_options(native, self.target, context, covered),
+        )
+        return tools, options
+
+    def decode_history(self, native: dict[str, Any], reader: "HistoryReader") -> Iterable[str]:
+        """Add the messages of a request to the reader. Return the names of the fields that they cover, the model
+        included. By default a request is refused."""
         raise RequestError(f"the adapter of {self.provider} does not read requests")
+
+    def decode_tools(self, native: dict[str, Any], provider: str) -> list[ToolDefinition]:
+        """Decode the tools of a request, which are in its field ``tools``."""
+        return []
+
+    def decode_options(
+        self, native: dict[str, Any], target: Target, context: RequestContext, covered: list[str]
+    ) -> AdapterOptions:
+        """Decode the options of a request: all fields but those that its messages and tools cover."""
+        return AdapterOptions(context=context)
 
     def decode_error(self, native: dict[str, Any], origin: "ErrorContext") -> ProviderError:
         """Return the error of an error body; ``native`` is empty if the body is not a JSON object. By default the
         status decides what went wrong."""
+        if self.decode_error_at:
+            error: ProviderError = load_part(self.decode_error_at)(native, origin)
+            return error
         said = native.get("error", native)
         fields = said if isinstance(said, dict) else {"message": said}
         return origin.failure(message=fields.get("message"), code=fields.get("code")).error()
 
+    # Only failures, streams and servers need these parts, so each is loaded when it is first used.
+
+    decode_error_at: ClassVar[str] = ""
+    """Where the function of `decode_error` is, as ``module:name``; empty if the status decides."""
+    decoder_at: ClassVar[str] = "dragoman.adapter.replies.stream_decoder:WholeReplyDecoder"
+    """Where the class of `decoder` is, as ``module:class``. It takes the provider and the context."""
+    encode_reply_at: ClassVar[str] = ""
+    """The same for the function of `encode_reply`; empty if the adapter writes no replies."""
+    encode_error_at: ClassVar[str] = ""
+    """The same for the function of `encode_error`, which also takes the provider."""
+    reply_encoder_at: ClassVar[str] = ""
+    """The same for the class of `reply_encoder`, which takes a `ReplyWriter`."""
+
     def decoder(self, context: RequestContext) -> "StreamDecoder":
         """Return a new decoder for one streamed reply. By default there are none: a reply is whole."""
-        from dragoman.adapter.replies.stream_decoder import WholeReplyDecoder  # imported late: only streams need it
-
-        return WholeReplyDecoder(self.provider, context.frame_cap, context.body_cap)
+        decoder: StreamDecoder = load_part(self.decoder_at)(self.provider, context)
+        return decoder
 
     def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
         """Encode a whole reply for a client."""
-        raise UnsupportedReplyError(self.provider)
+        encoded: dict[str, Any] = self._reply_part(self.encode_reply_at)(message, writer)
+        return encoded
 
     def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
         """Encode an error for a client."""
-        raise UnsupportedReplyError(self.provider)
+        response: WireResponse = self._reply_part(self.encode_error_at)(error, context, self.provider)
+        return response
+
+    def reply_encoder(self, context: RequestContext) -> "ReplyStreamEncoder":
+        kind = self._reply_part(self.reply_encoder_at)
+        from dragoman.adapter.answers.reply_writer import ReplyWriter  # imported late: only servers write replies
+
+        encoder: ReplyStreamEncoder = kind(ReplyWriter.for_stream(self.provider, self.model, context))
+        return encoder
+
+    def _reply_part(self, place: str) -> Any:
+        if not place:
+            raise UnsupportedReplyError(self.provider)
+        return load_part(place)
 
     @property
     def capabilities(self) -> AdapterCapabilities:
@@ -135,7 +199,32 @@ class WireAdapter(Adapter):
 
     def parse_reply(self, response: WireResponse) -> dict[str, Any]:
         """Parse a whole reply. Raises its error if it reports one although its status is a success."""
-        return wirejson.loads_object(response.body)
+        native = wirejson.loads_object(response.body)
+        if self.error_field in native:
+            raise self.error(response.status, response.body, response.headers)
+        return native
+
+    def poll_request(self, reply: Message) -> WireRequest | None:
+        from dragoman.adapter.operations.operation import get_request  # imported late: few replies are polled
+
+        path = self._running_path(reply)
+        return None if path is None else get_request(path)
+
+    def reply_state(self, reply: Message) -> str:
+        return str((reply.metadata.provider_raw or {}).get("status") or reply.metadata.status)
+
+    def cancel_request(self, reply: Message) -> WireRequest | None:
+        from dragoman.adapter.operations.operation import post_request  # imported late: few replies are cancelled
+
+        path = self._running_path(reply)
+        return None if path is None else post_request(f"{path}/cancel", b"")
+
+    def _running_path(self, reply: Message) -> str | None:
+        """Return the path of a reply in the background that has not ended."""
+        raw = reply.metadata.provider_raw or {}
+        if raw.get("by") != self.provider or raw.get("status") not in self.running_states:
+            return None
+        return f"{self.path}/{quote(str(raw['id']), safe='')}" if raw.get("id") else None
 
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions

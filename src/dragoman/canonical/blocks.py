@@ -477,6 +477,13 @@ Content = Annotated[tuple[ContentBlock, ...], BeforeValidator(_as_blocks)]
 ToolResultBlock.model_rebuild()
 
 MEDIA_BLOCKS = (ImageBlock, AudioBlock, VideoBlock, DocumentBlock)
+MEDIA_CLASSES: dict[str, type[ImageBlock | AudioBlock | VideoBlock | DocumentBlock]] = {
+    "image": ImageBlock,
+    "audio": AudioBlock,
+    "video": VideoBlock,
+    "document": DocumentBlock,
+}
+"""The classes of media by their types."""
 
 
 def has_only_texts(content: Iterable[ContentBlock]) -> bool:

@@ -58,8 +58,9 @@ TABLES: Mapping[str, type[BaseModel]] = {
 
 _FOREIGN = frozenset({
     "foreign_names.toml", "words.toml", "marks.toml", "formats.toml", "a2a.toml", "errors.toml", "known_names.toml",
+    "media_types.toml",
 })  # fmt: skip
-"""Files whose keys are names of other libraries and of their formats, or of nobody outside of an adapter."""
+"""Files whose keys are names of other libraries and of their formats, of wires, or of nobody outside of an adapter."""
 _NAMED_BY_DATA = frozenset({"endpoints.toml", "overlay.toml", "token_weights.toml"})
 """Files whose tables have names that are data: of endpoints, of providers, of tokenizers."""
 _OF_DATA = frozenset({"evidence", "factors", "unpriced", "same_prices"})

@@ -40,7 +40,8 @@ class Planted:
                         f"{self.wire}, {self.name}: {self.file} has {text.count(self.old)} of {self.old!r}"
                     )
                 text = text.replace(self.old, self.new)
-            text = text.replace(f"from {original} ", f"from {copied} ").replace(f"from {original}.", f"from {copied}.")
+            for before, after in (("from ", " "), ("from ", "."), ('"', ".")):  # the last is a part that is loaded late
+                text = text.replace(f"{before}{original}{after}", f"{before}{copied}{after}")
             (folder / copied).mkdir(exist_ok=True)
             (folder / copied / path.name).write_text(text, encoding="utf-8")
         importlib.invalidate_caches()

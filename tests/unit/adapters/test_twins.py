@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.adapter.contract import Adapter
+from dragoman.adapter.contract import Adapter, load_part
 from dragoman.adapter.registry import GROUP, adapter_class, providers
 from dragoman.adapter.wire_adapter import WireAdapter
 from tests.tables import each_row
@@ -113,3 +113,15 @@ def _collections(path: Path) -> Iterator[tuple[int, set[str]]]:
             items = node.keys if isinstance(node, ast.Dict) else node.elts
             texts = {each.value for each in items if isinstance(each, ast.Constant) and isinstance(each.value, str)}
             yield node.lineno, texts & ENTRIES.keys()
+
+
+PLACES = ("batch_api_at", "services_at", "embeddings_at", "decoder_at", "decode_error_at", "encode_reply_at",
+          "encode_error_at", "reply_encoder_at")  # fmt: skip
+
+
+@each_row("provider", ENTRIES)
+def test_what_an_adapter_declares_to_be_loaded_late_is_there(provider: str) -> None:
+    kind = adapter_class(provider)
+    for each in (kind, *getattr(kind, "apis", {}).values()):
+        places = [place for name in PLACES if (place := getattr(each, name, ""))]
+        assert all(callable(load_part(place)) for place in places)

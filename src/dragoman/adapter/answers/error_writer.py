@@ -2,10 +2,8 @@
 
 import math
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
 from dragoman.adapter import errors
@@ -18,6 +16,7 @@ from dragoman.adapter.errors import (
     ProviderError,
     RequestError,
 )
+from dragoman.adapter.package_data import read_toml
 
 SHOWN_ERRORS = (ProviderError, RequestError, NoModelError, BudgetExceededError)
 """Errors whose message concerns the client. Others, such as a missing setting, concern the operator of the program."""
@@ -30,10 +29,10 @@ _MIN_COUNT = 100
 
 @dataclass(frozen=True, slots=True)
 class ErrorRow:
-    """How a wire expresses a class of errors: the HTTP status, the type, and the code if the wire has one."""
+    """How a wire expresses a class of errors: the HTTP status, and the type and the code if the wire has them."""
 
     status: int
-    kind: str
+    kind: str = ""
     code: str | None = None
 
 
@@ -41,15 +40,11 @@ ErrorTable = Mapping[type[Exception], ErrorRow]
 """Rows by class of error; a subclass without a row has its base's. The row of DragomanError is for all others."""
 
 
-def error_table(**rows: ErrorRow) -> ErrorTable:
-    """Return the table of a wire from its rows by name of the class. Raises AttributeError for an unknown name."""
-    return {getattr(errors, name): row for name, row in rows.items()}
-
-
 def load_error_table(package: str) -> ErrorTable:
-    """Return the table of a wire from the errors.toml of its adapter."""
-    rows = tomllib.loads(files(package).joinpath("errors.toml").read_text(encoding="utf-8"))["rows"]
-    return error_table(**{name: ErrorRow(*row) for name, row in rows.items()})
+    """Return the table of a wire from the rows in the errors.toml of its adapter, by name of the class. Raises
+    AttributeError for an unknown name."""
+    rows = read_toml(package, "errors.toml")["rows"]
+    return {getattr(errors, name): ErrorRow(*row) for name, row in rows.items()}
 
 
 def find_row(error: DragomanError, table: ErrorTable) -> ErrorRow:

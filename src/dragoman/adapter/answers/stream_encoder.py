@@ -147,6 +147,16 @@ class ReplyStreamEncoder(ABC):
         """Prepare to write the blocks that waited, for a wire with `calls_wait`."""
         return
 
+    def read_call(self, index: int, arguments: str) -> dict[str, Any] | None:
+        """Return the arguments of a call, for a wire that holds them as an object; None, and a loss, if they are not
+        one."""
+        parsed, malformed = wirejson.parse_arguments(arguments)
+        if malformed is None:
+            return parsed
+        reason = "arguments that are not a JSON object: the call is left out"
+        self.writer.record_loss(LossKind.INVALID_INPUT, reason, index=index, block=CALL)
+        return None
+
     def write_citations(self, index: int, citations: tuple[Citation, ...]) -> bytes:
         """Write the sources of the text that is open, or record their loss."""
         self.lose_citations(index)

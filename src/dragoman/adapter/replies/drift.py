@@ -4,13 +4,12 @@ Decoders keep or ignore what they do not know. They note its name in `provider_r
 value. The bus reports it with the reply, and ``dragoman doctor --drift`` counts it in the kept conversations.
 """
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 
+from dragoman.adapter.package_data import read_toml
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock
 from dragoman.canonical.log import one_line
 from dragoman.canonical.message import Message
@@ -77,8 +76,8 @@ class KnownNames:
 @cache
 def known_names(package: str) -> KnownNames:
     """Return the names of an adapter's known_names.toml, which is read with its first reply."""
-    data = tomllib.loads(files(package).joinpath("known_names.toml").read_text(encoding="utf-8"))
-    places = {place: frozenset(names.split()) for place, names in data.pop("places", {}).items()}
+    data = {"places": {}, **read_toml(package, "known_names.toml")}
+    places = {place: frozenset(names.split()) for place, names in data.pop("places").items()}
     return KnownNames(**{name: frozenset(names.split()) for name, names in data.items()}, places=places)
 
 

@@ -2,14 +2,12 @@
 
 import math
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from dragoman.adapter import errors, wirejson
@@ -33,6 +31,7 @@ from dragoman.adapter.errors import (
     UnclassifiedError,
     mask_secrets,
 )
+from dragoman.adapter.package_data import read_toml
 
 REQUEST_ID_HEADERS = (
     "request-id", "x-request-id", "apim-request-id", "x-amzn-requestid", "x-generation-id",
@@ -68,12 +67,18 @@ def class_for_status(status: int) -> type[ProviderError]:
 def error_words(package: str) -> Mapping[str, Mapping[str, type[ProviderError]]]:
     """Return what a provider's words for errors mean, by table of the errors.toml of its adapter. The file is read with
     the first error."""
-    data = tomllib.loads(files(package).joinpath("errors.toml").read_text(encoding="utf-8"))
     return {
         table: {word: getattr(errors, kind) for kind, words in classes.items() for word in words}
-        for table, classes in data.items()
+        for table, classes in read_toml(package, "errors.toml").items()
         if table != "rows"
     }
+
+
+def find_phrase(package: str, text: str) -> type[ProviderError] | None:
+    """Return what the first of the ``phrases`` in a message means, by the errors.toml of an adapter; None without
+    one."""
+    lowered = text.lower()
+    return next((kind for phrase, kind in error_words(package)["phrases"].items() if phrase in lowered), None)
 
 
 _MAX_SEARCHED = 2_000

@@ -1,6 +1,6 @@
 """What adapters make of decoded replies, whole or streamed: the token counts, and the canonical message."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
@@ -234,6 +234,11 @@ class ReplyBuilder:
         """Note names that the reply uses and this version does not know."""
         self._drift = {} if self._drift is None else self._drift
         add_drift(self._drift, kind, names)
+
+    def note_unknown(self, kind: DriftKind, names: Set[str], known: Set[str], prefix: str = "") -> None:
+        """Note those of the names that are not known, with what leads to them."""
+        if not names <= known:
+            self.note_drift(kind, [f"{prefix}{name}" for name in names - known])
 
     def build(
         self,

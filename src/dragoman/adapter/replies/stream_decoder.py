@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any, ClassVar, Protocol
 
 from dragoman.adapter import wirejson
+from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import (
     MALFORMED_ERRORS,
     DragomanError,
@@ -292,8 +293,8 @@ class StreamDecoder(ABC):
 class WholeReplyDecoder(StreamDecoder):
     """Reads the bytes of a whole reply, for adapters whose models do not stream."""
 
-    def __init__(self, provider: str, frame_cap: int, body_cap: int) -> None:
-        super().__init__(provider, NdjsonDecoder(frame_cap, body_cap))
+    def __init__(self, provider: str, context: RequestContext) -> None:
+        super().__init__(provider, NdjsonDecoder(context.frame_cap, context.body_cap))
 
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
         raise MalformedReplyError(

@@ -4,15 +4,14 @@ Each tool has a list of rows; the first one whose ``match`` globs fit the model 
 `ToolRow`. A path that begins with a slash is a path in the body; any other path is in the tool's own object.
 """
 
-import tomllib
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
-from importlib.resources import files
 from typing import Any
 
 from pydantic import Field
 
+from dragoman.adapter.package_data import read_toml
 from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import JsonObject
 
@@ -86,7 +85,7 @@ class ServerToolTable:
         """
 
         def load() -> Mapping[str, Any]:
-            data: Mapping[str, Any] = tomllib.loads(files(package).joinpath(name).read_text(encoding="utf-8"))
+            data: Mapping[str, Any] = read_toml(package, name)
             for key in keys:
                 data = data.get(key, {})
             return cls.of(data["same_as"])._data if "same_as" in data else data
