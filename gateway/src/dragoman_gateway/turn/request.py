@@ -82,8 +82,8 @@ class RequestResources:
             self.deployments.report(deployment, error)
 
 
-_LONG = 2_000
-"""Messages and tools."""
+_LONG, _LARGE = 2_000, 1024 * 1024
+"""Messages and tools, and bytes: pictures are checked byte by byte."""
 _RENAMED = "renamed_fields"
 """The fact of a model about fields that it takes by another name alone."""
 
@@ -203,7 +203,7 @@ class ReadRequest:
     @property
     def is_long(self) -> bool:
         """Whether to look through the messages and the tools would hold up the requests of others."""
-        return len(self.messages) + len(self.tools) >= _LONG
+        return len(self.messages) + len(self.tools) >= _LONG or len(self.request.body) >= _LARGE
 
     @property
     def prompt(self) -> Message | None:
