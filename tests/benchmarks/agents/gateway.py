@@ -13,9 +13,11 @@ from typing import Any
 import httpx
 
 from dragoman import AsyncClient
+from dragoman.policy import Pipeline
 from dragoman_gateway import GatewaySettings, create_app
 from dragoman_gateway.server.process import collect_old_objects, tune_memory
 from tests.benchmarks.agents.requests import body, growing, tools, wire_messages
+from tests.benchmarks.policy import readers
 from tests.benchmarks.timing import Row
 from tests.benchmarks.wires import SENTENCE, WIRES
 
@@ -86,14 +88,15 @@ def next_rows() -> list[Row]:
     found = []
     for tool_count, messages in SIZES:
         bodies = growing(messages, tool_count, REQUESTS)
-        peer, ours = asyncio.run(_measure(bodies))
         what = f"gateway, other wire, {tool_count} tools and {messages} messages ({len(bodies[0]) // 1000} KB)"
-        found.append(Row(what, "json.loads + dumps", peer, ours, "at most 3x"))
+        found.append(Row(what, "json.loads + dumps", *asyncio.run(_measure(bodies)), "at most 3x"))
+        governed = asyncio.run(_measure(bodies, policy=Pipeline(readers(1))))
+        found.append(Row(f"{what}, a policy that reads all", "json.loads + dumps", *governed, "measured"))
     return found
 
 
-async def _measure(bodies: Sequence[bytes]) -> tuple[float, float]:
-    app = gateway()
+async def _measure(bodies: Sequence[bytes], **settings: Any) -> tuple[float, float]:
+    app = gateway(**settings)
     async with app.router.lifespan_context(app):
         return await next_requests(app, bodies)
 
