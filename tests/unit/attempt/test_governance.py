@@ -3,12 +3,15 @@
 from collections.abc import Generator
 from typing import Any
 
+import httpx
 import pytest
 
+from dragoman import Client
+from dragoman.adapter.context import bundled_prices
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.wire import WireRequest, WireResponse
-from dragoman.attempt.governance import FREE, Governance
+from dragoman.attempt.governance import FREE, Governance, read_call_settings
 from dragoman.canonical.message import Message, MessageStatus, Role
 from dragoman.canonical.usage import TokenUsage
 from dragoman.configuration.config import ClientConfig
@@ -16,6 +19,7 @@ from dragoman.effects import Replied, drive
 from dragoman.limits import Budget, Limit, Limits, MaxUsage
 from dragoman.limits.reservation import NOTHING_RESERVED, MeasureUsage, Reservation
 from dragoman.policy import Pipeline, Step, hook
+from dragoman.pricing import PriceTable, price_table
 from dragoman.store import Store, StoredSession
 from dragoman.store.errors import SessionNotFoundError, StoreError
 from dragoman.transport import RetryPolicy
@@ -41,9 +45,15 @@ class FakeTransports:
         return WireResponse(status=200, headers={}, body=request.path.encode())
 
 
-def governance(transports: FakeTransports | None = None, *, identity: Any = (None, None), **client: Any) -> Governance:
+def governance(
+    transports: FakeTransports | None = None,
+    *,
+    identity: Any = (None, None),
+    own_prices: PriceTable | None = None,
+    **client: Any,
+) -> Governance:
     given: Any = transports or FakeTransports()
-    return Governance(ClientConfig(**client), get_adapter(MODEL), given, identity=identity)
+    return Governance(ClientConfig(**client), get_adapter(MODEL), given, identity=identity, prices=own_prices)
 
 
 def test_a_message_names_who_pays() -> None:
@@ -160,3 +170,33 @@ def test_the_budgets_of_a_turn_are_those_of_who_pays() -> None:
     assert budgets.accounts == [budget.account_for("ann")]
     assert (budgets.prices, budgets.clock) == (governed.prices, governed.now)
     assert governed.now().tzinfo is not None
+
+
+def test_the_nearest_prices_count() -> None:
+    """Those of the call, then those of the client, then the bundled ones."""
+    of_call, of_client = price_table().with_overlay({}), price_table().with_overlay({})
+    assert governance(own_prices=of_call, prices=of_client).prices is of_call
+    assert governance(prices=of_client).prices is of_client
+    assert governance().prices is bundled_prices()
+
+
+def test_settings_of_a_call_are_those_of_its_provider() -> None:
+    """A client of HTTP is one of them; keys in ``providers`` stay beside them, and what the call says counts."""
+    own_client = httpx.Client()
+    providers: Any = {"anthropic": {"api_key": "first", "base_url": "http://127.0.0.1:1"}, "cohere": {"api_key": "c"}}
+    config, found = read_call_settings("anthropic", own_client, providers, {"api_key": "second"})
+    assert config == ClientConfig()
+    assert found["anthropic"]["client"] is own_client
+    assert found["anthropic"]["base_url"] == "http://127.0.0.1:1"
+    assert found["anthropic"]["api_key"].reveal() == "second"
+    assert found["cohere"] == {"api_key": "c"}
+    with Client() as client:
+        config, found = read_call_settings("anthropic", client, None, {})
+        assert (config, found) == (client.config, {})
+
+
+@pytest.mark.parametrize(("name", "words"), [("base_ulr", "unknown argument"), ("options", "setting in providers")])
+def test_an_unknown_argument_of_a_call_is_refused(name: str, words: str) -> None:
+    """Options are told apart: they belong elsewhere."""
+    with pytest.raises(ConfigurationError, match=words):
+        read_call_settings("anthropic", None, None, {name: "x"})
