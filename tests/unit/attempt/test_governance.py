@@ -193,6 +193,7 @@ def test_settings_of_a_call_are_those_of_its_provider() -> None:
     with Client() as client:
         config, found = read_call_settings("anthropic", client, None, {})
         assert (config, found) == (client.config, {})
+    assert read_call_settings("anthropic", None, None, {}) == (ClientConfig(), {})
 
 
 @pytest.mark.parametrize(("name", "words"), [("base_ulr", "unknown argument"), ("options", "setting in providers")])
