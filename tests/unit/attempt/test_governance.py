@@ -201,3 +201,8 @@ def test_an_unknown_argument_of_a_call_is_refused(name: str, words: str) -> None
     """Options are told apart: they belong elsewhere."""
     with pytest.raises(ConfigurationError, match=words):
         read_call_settings("anthropic", None, None, {name: "x"})
+
+
+def test_a_request_has_the_retries_of_its_provider_unless_it_is_sent_once() -> None:
+    assert governance().new_retries().policy.max_retries == 4
+    assert governance().new_retries(once=True).policy.max_retries == 0
