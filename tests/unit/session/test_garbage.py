@@ -70,7 +70,7 @@ def test_a_turn_leaves_nothing_for_the_garbage_collector(name: str) -> None:
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_an_async_turn_leaves_nothing_for_the_garbage_collector(name: str) -> None:
-    """An async session frees them too."""
+    """The same objects are freed in an async session."""
     with ScriptedProvider(*["Yes."] * 4) as provider, asyncio.Runner() as runner:
         session = AsyncSession(provider.model, **SETTINGS[name]())
         assert not left_by(lambda: runner.run(ask_each_way_async(session)))
