@@ -116,7 +116,11 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition], dialec
         history.new_items[-1] |= dialect.prefill
     cache_marks.mark_end(request, history.new_items)
     encoded["messages"] = history
-    for definition, native in zip(usable, request.encode_tools(usable, encode_tool), strict=True):
+    natives = request.encode_tools(usable, encode_tool)
+    if usable and request.tools is None:  # most tools have no notes
+        encoded["tools"] = natives
+        return encoded
+    for definition, native in zip(usable, natives, strict=True):
         legacy = own_notes(definition, request.provider).get("legacy")
         encoded.setdefault("functions" if legacy else "tools", []).append(native)
     return encoded

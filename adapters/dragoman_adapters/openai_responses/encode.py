@@ -314,8 +314,10 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
     usable = request.fit_tools(tools)
     encoded |= encode_options(request, tools=bool(usable))
     if usable:
-        namespaces = [own_notes(definition, request.provider).get("namespace") for definition in usable]
-        encoded["tools"] = group_tools(zip(request.encode_tools(usable, encode_tool), namespaces, strict=True))
+        encoded["tools"] = natives = request.encode_tools(usable, encode_tool)
+        if request.tools is not None:  # most tools have no notes
+            namespaces = [own_notes(definition, request.provider).get("namespace") for definition in usable]
+            encoded["tools"] = group_tools(zip(natives, namespaces, strict=True))
     return encoded
 
 

@@ -60,6 +60,8 @@ class Subscription:
         self._queue: deque[Event] = deque()
         self._changed = threading.Condition()
         self._busy = False
+        self._asleep = False
+        """Whether the thread may be waiting for an event. A turn emits several at once, and wakes it with the first."""
         self._closed = False
         self._started = False
         # The ``__call__`` of an object may be a coroutine function.
@@ -101,7 +103,9 @@ class Subscription:
                 if not self._started:
                     self._started = True
                     threading.Thread(target=self._run, name=f"dragoman-events-{self.name}", daemon=True).start()
-                self._changed.notify_all()
+                if self._asleep:
+                    self._asleep = False
+                    self._changed.notify_all()
             elif not self._busy:
                 self._busy = True
                 with suppress(RuntimeError):  # closed just now: the next event will notice
@@ -167,6 +171,7 @@ class Subscription:
                     self._call_handler(event, runner)
                 else:
                     with self._changed:
+                        self._asleep = True
                         self._changed.wait_for(lambda: self._queue or self._closed)
         finally:
             runner.close()

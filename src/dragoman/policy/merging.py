@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from dragoman.adapter.requests.encode_cache import is_signed
+from dragoman.adapter.requests.prefix_ledger import is_signed
 from dragoman.canonical.blocks import ContentBlock, FrozenModel, ProviderBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.security import SecurityExtension, SubjectExtension

@@ -1,8 +1,10 @@
 """The settings of a session, and the options of one turn, typed for editors and type checkers."""
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Union
 
@@ -57,7 +59,7 @@ DEFAULT_MAX_ROUNDS = 20
 """The default of ``max_rounds``: rounds of tools in one turn."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SessionConfig:
     """The validated settings of a session, which never change.
 
@@ -149,9 +151,8 @@ class SessionConfig:
                 raise ConfigurationError(f"{name} is a whole number, at least 1")
         if self.labels_without_policy not in ("refuse", "allow"):
             raise ConfigurationError(f"labels_without_policy: {self.labels_without_policy!r:.80}: use refuse or allow")
-        check_settings(
-            {name: value for name, default in _DEFAULTS.items() if (value := getattr(self, name)) is not default}
-        )
+        values = zip(_DEFAULTS.items(), _values(self), strict=True)
+        check_settings({name: value for (name, default), value in values if value is not default})
         own = read_providers(self.providers)
         object.__setattr__(self, "own_providers", bool(own) or self.client is None)
         shared = {} if self.client is None else self.client.providers or {}
@@ -167,8 +168,7 @@ class SessionConfig:
             from dragoman.policy.labels import with_labels
 
             object.__setattr__(self, "extensions", with_labels(self.extensions, self.labels))
-        if not callable(self.tools) or isinstance(self.tools, Iterable):
-            object.__setattr__(self, "tools", tuple(self.tools))
+        object.__setattr__(self, "tools", _keep_tools(self.tools))
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], *, model: str | None = None) -> Self:
@@ -177,11 +177,16 @@ class SessionConfig:
         Raises ConfigurationError for an unknown name, with what to write or the nearest known one.
         """
         client = client_config(settings.get("client"))
-        if client is not None and settings.keys() <= _PLAIN_NAMES and settings.get("store") is None:
+        if client is not None and settings.keys() <= _USUAL_NAMES and settings.get("store") is None:
             plain: Self | None = client.lifetime.plain_session
             if plain is None:
                 plain = client.lifetime.plain_session = cls(**client.session_settings({}), client=client)
-            return plain
+            if "tools" not in settings:
+                return plain
+            check_settings({"tools": settings["tools"]})
+            with_tools = copy(plain)
+            object.__setattr__(with_tools, "tools", _keep_tools(settings["tools"]))
+            return with_tools
         provider = None if model is None or ":" not in model else model.partition(":")[0]
         check_names(settings, _NAMES, "setting of a session", provider=provider)
         merged = dict(settings) if client is None else client.session_settings(settings)
@@ -200,6 +205,11 @@ class SessionConfig:
         if self.client is None or self.own_providers:
             return Transports(self.providers or {}, asynchronous=asynchronous)
         return self.client.lifetime.transports[asynchronous]
+
+
+def _keep_tools(tools: "Iterable[AnyTool] | Toolset") -> "tuple[AnyTool, ...] | Toolset":
+    """Return the list of tools as it is now. A function that chooses them stays one."""
+    return tuple(tools) if isinstance(tools, Iterable) else tools
 
 
 class SessionSettings(ConfigSettings, total=False):
@@ -227,9 +237,11 @@ class NewSessionSettings(SessionSettings, total=False):
 
 
 _DEFAULTS = {each.name: each.default for each in fields(SessionConfig) if each.init}
+_values = attrgetter(*_DEFAULTS)
 _NAMES = {**_DEFAULTS, "api_key": None, "base_url": None}
 _PLAIN_NAMES = {"client", "store"}
 """The settings of a session that has none of its own."""
+_USUAL_NAMES = {*_PLAIN_NAMES, "tools"}
 
 
 class TurnOptions(RequestOptions, total=False):

@@ -51,7 +51,8 @@ class Toolbox:
     def __init__(self, tools: Iterable[AnyTool] = ()) -> None:
         self._tools: dict[str, Tool] = {}
         self._definitions: dict[str, ToolDefinition] = {}
-        self._validators: dict[str, Any] = {}
+        self._unchecked: set[str] = set()
+        """The tools whose calls another program checks."""
         self._needy: list[Tool] = []
         """The tools that run only in sessions with a context, a workspace or an event loop."""
         self._extend(tools)
@@ -72,16 +73,10 @@ class Toolbox:
                 raise ToolSchemaError(name, [f"name: {name!r} is registered already"])
             if added is not definition:  # else the provider runs it
                 if not is_tool and _is_declared_elsewhere(item):
-                    validator = _ANY_INPUT
-                elif (
-                    (known := checked.get(id(definition))) is not None
-                    and known[0]() is definition
-                    and known[1] == definition.input_schema
-                ):
-                    validator = known[2]
-                else:
-                    validator = _check(definition)
-                self._tools[name], self._validators[name] = added, validator
+                    self._unchecked.add(name)
+                elif (known := checked.get(id(definition))) is None or known[0]() is not definition:
+                    _check(definition)
+                self._tools[name] = added
                 if added.is_async or added.context_type is not NO_CONTEXT or definition.requires_workspace:
                     self._needy.append(added)
             definitions[name] = definition
@@ -147,10 +142,8 @@ class Toolbox:
         if call.raw_input is not None:
             incomplete = "The arguments were not a complete JSON object, so the tool was not run."
             return PreparedCall(call, refusal=incomplete, fault="validation_error")
-        violations = [
-            _violation(error.instance_path, error.message)
-            for error in self._validators[call.name].iter_errors(call.input)
-        ]
+        errors = () if call.name in self._unchecked else _validator(found.definition).iter_errors(call.input)
+        violations = [_violation(error.instance_path, error.message) for error in errors]
         # Only the model's arguments are converted: the rest have the function's defaults.
         arguments = dict(call.input)
         for name in () if violations else [name for name in arguments if name in found.arguments]:
@@ -166,16 +159,6 @@ class Toolbox:
             return PreparedCall(call, refusal=mismatch, fault="validation_error")
         add_defaults(found.fields, arguments)
         return PreparedCall(call, found, arguments)
-
-
-class _AnyInput:
-    """Accepts all arguments: the program that runs the tool checks them."""
-
-    def iter_errors(self, _: Any) -> tuple[Any, ...]:
-        return ()
-
-
-_ANY_INPUT = _AnyInput()
 
 
 def _to_tool(item: Any) -> Tool | ServerTool:
@@ -215,10 +198,17 @@ def _may_be(value: Any, expected: Any) -> bool:
         return True
 
 
+def _validator(definition: ToolDefinition) -> Any:
+    """Return what checks the arguments of a call against the schema as it is now: the model saw that one, also if
+    somebody has changed it in place since it was checked."""
+    known = _CHECKED.get(id(definition))
+    return known[2] if known is not None and known[1] == definition.input_schema else _check(definition)
+
+
 def _check(definition: ToolDefinition) -> Any:
     """Return what checks the arguments of calls. Raises ToolSchemaError with every problem of the definition.
 
-    A definition is checked once for all sessions, unless somebody changes its schema.
+    A definition is checked once for all sessions.
     """
     key, schema = id(definition), definition.input_schema
     problems = definition.problems()

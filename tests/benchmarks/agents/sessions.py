@@ -10,7 +10,7 @@ from dragoman import AdapterOptions, Budget, Client, Message, RequestContext, Se
 from dragoman.canonical.usage import Usage
 from dragoman.events import EventBus
 from dragoman.session.config import merge_options
-from tests.benchmarks.agents.requests import MODEL, PROVIDER, history
+from tests.benchmarks.agents.requests import MODEL, PROVIDER, RESULT, history
 from tests.benchmarks.call_counts import _Provider
 from tests.benchmarks.timing import Row, time_in_turns
 from tests.benchmarks.wires import SENTENCE, WIRES
@@ -20,6 +20,10 @@ NAME = f"{PROVIDER}:{MODEL}"
 REPLY = json.dumps(WIRES["messages"].text_reply(SENTENCE)).encode()
 PROVIDERS: dict[str, Any] = {PROVIDER: {"client": _Provider(REPLY), "api_key": "none"}}
 LARGE = Decimal(1_000_000)
+
+
+SIGNING_MODEL = f"{PROVIDER}:claude-opus-5-5"
+"""A model whose signatures are bound to what precedes them."""
 
 
 def session(messages: Iterable[Message] = (), **settings: Any) -> Session:
@@ -45,6 +49,21 @@ def growth() -> list[Row]:
         Row(f"a turn at {each:,} messages", "a turn at 100", per_turn["100"], per_turn[str(each)], "at most 5x")
         for each in lengths[1:]
     ]
+
+
+def signed() -> list[Row]:
+    """A session that has grown turn by turn, so that every reply is bound to all before it."""
+    reply = WIRES["messages"].text_reply(SENTENCE)
+    reply["content"].insert(0, {"type": "thinking", "thinking": "", "signature": "c2lnbmF0dXJl"})
+    provider: dict[str, Any] = {PROVIDER: {"client": _Provider(json.dumps(reply).encode()), "api_key": "none"}}
+    lengths = (100, 10_000)
+    grown = {length: Session(SIGNING_MODEL, providers=provider) for length in lengths}
+    for length, kept in grown.items():
+        for number in range(length // 2):
+            kept.ask(f"{number}: {RESULT}")
+    times = time_in_turns({str(length): turns(kept) for length, kept in grown.items()}, rounds=5, repeat=1)
+    small, large = (times[str(length)] / TURNS for length in lengths)
+    return [Row(f"a turn at {lengths[1]:,} messages, each reply signed", "a turn at 100", small, large, "at most 5x")]
 
 
 def governed() -> list[Row]:
@@ -89,16 +108,20 @@ def _functions(number: int) -> list[Any]:
 def tooled(number: int = 20) -> list[Row]:
     client, functions = Client(providers=PROVIDERS), _functions(number)
 
-    def asking(**settings: Any) -> Callable[[], object]:
+    def asking(model: str, **settings: Any) -> Callable[[], object]:
         def run() -> None:
-            with client.session(NAME, **settings) as opened:
+            with client.session(model, **settings) as opened:
                 opened.ask("What is the capital of France?")
 
         return run
 
-    contestants = {"none": asking(), "tools": asking(tools=functions)}
-    times = time_in_turns(contestants, rounds=15, repeat=10)
-    return [Row(f"a Session for a question with {number} tools", "no tools", times["none"], times["tools"], "1.5x")]
+    found = []
+    for model in (NAME, SIGNING_MODEL):
+        contestants = {"none": asking(model), "tools": asking(model, tools=functions)}
+        times = time_in_turns(contestants, rounds=15, repeat=10)
+        what = f"a Session for a question with {number} tools, {model}"
+        found.append(Row(what, "no tools", times["none"], times["tools"], "1.5x"))
+    return found
 
 
 def first_requests(number: int = 2_000) -> list[Row]:
@@ -146,4 +169,4 @@ def sums(number: int = 10_000) -> list[Row]:
 
 
 def rows() -> list[Row]:
-    return [*growth(), *governed(), *tooled(), *first_requests(), *options(), *sums()]
+    return [*growth(), *signed(), *governed(), *tooled(), *first_requests(), *options(), *sums()]

@@ -1,7 +1,7 @@
 """The prefix ledger: signed thinking that is void after a change of earlier content is reported before it is sent."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -40,6 +40,7 @@ class SignedConversation:
 
     def __init__(self, tools: Sequence[ToolDefinition] = (TOOL,), model: str = MODEL) -> None:
         self.model, self.tools = model, tools
+        self.marks: str | None = None
         self.messages: list[Message] = [RULES]
         self.context = RequestContext(model=model, session_id="s")
 
@@ -93,6 +94,46 @@ def test_a_change_before_signed_thinking_voids_it(conversation: SignedConversati
     assert voided_losses(conversation.wire([*changed[:3], *changed[5:]])) == replies[2:]
     conversation.tools = (TOOL, ToolDefinition(name="write_file"))
     assert voided_losses(conversation.wire(changed)) == replies
+
+
+LONG = "A question with many words. " * 100
+"""A message of a length that is encoded once and kept."""
+
+
+def _edit(conversation: SignedConversation, place: int) -> list[Message]:
+    return [*conversation.messages[:place], Message.user("Edited."), *conversation.messages[place + 1 :]]
+
+
+CHANGES: dict[str, Callable[[SignedConversation], None]] = {
+    "nothing": lambda conversation: None,
+    "tools": lambda conversation: setattr(conversation, "tools", ()),
+    "a cache marker": lambda conversation: setattr(conversation, "marks", "5m"),
+    "instructions": lambda conversation: conversation.messages.__setitem__(0, Message.system("Be long.")),
+    "an early question": lambda conversation: setattr(conversation, "messages", _edit(conversation, 3)),
+    "a late question": lambda conversation: setattr(conversation, "messages", _edit(conversation, 15)),
+    "a turn is gone": lambda conversation: conversation.messages.__delitem__(slice(3, 5)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("later", range(3), ids=lambda count: f"{count} turns later")
+def test_what_was_compared_before_is_not_forgotten(change: str, later: int) -> None:
+    """With kept encodings a request says the same as without, whatever changes in the middle of a conversation, and
+    also when it goes on."""
+    conversation = SignedConversation()
+    for number in range(8):
+        conversation.ask(f"{number}: {LONG}")
+    conversation.messages.append(Message.user(LONG))
+    CHANGES[change](conversation)
+    conversation.messages.pop()
+    for number in range(later):
+        conversation.ask(f"Later {number}: {LONG}")
+    conversation.messages.append(Message.user(LONG))
+    kept = conversation.wire(prompt_cache=conversation.marks)
+    conversation.context = RequestContext(model=MODEL, session_id="s", tool_ids=conversation.context.tool_ids)
+    fresh = conversation.wire(prompt_cache=conversation.marks)
+    assert (kept.body, kept.losses) == (fresh.body, fresh.losses)
+    assert bool(voided_losses(kept)) == (change not in ("nothing", "a cache marker"))
 
 
 def test_the_provider_is_asked_to_drop_void_thinking(conversation: SignedConversation) -> None:

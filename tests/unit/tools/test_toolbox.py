@@ -110,6 +110,18 @@ def test_invalid_arguments_are_listed(arguments: dict[str, Any], text: str) -> N
     assert answer_text(act, **arguments) == text
 
 
+def test_arguments_are_checked_against_the_schema_as_it_is() -> None:
+    """The model saw a schema that was changed in place after the session began: it is the one that counts."""
+    made = tool(act)
+    box = Toolbox([made])
+    call = ToolUseBlock(id="tu_1", name=made.name, input={"n": 1})
+    assert not box.prepare(call).refusal
+    made.definition.input_schema["properties"]["n"]["minimum"] = 2
+    assert "n: 1 is less than the minimum of 2" in box.prepare(call).refusal
+    del made.definition.input_schema["properties"]["n"]["minimum"]
+    assert not box.prepare(call).refusal
+
+
 def test_invalid_arguments_are_logged_by_number(caplog: pytest.LogCaptureFixture) -> None:
     """One warning, without the values: they may be secrets."""
     with caplog.at_level(logging.WARNING, "dragoman.tools"):

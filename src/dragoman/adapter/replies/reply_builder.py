@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.replies.drift import DRIFT_NOTE, DriftKind, KnownNames, add_drift
-from dragoman.adapter.requests.encode_cache import PREFIX_NOTE, is_signed
+from dragoman.adapter.requests.encode_cache import PREFIX_NOTE
 from dragoman.adapter.wirejson import lookup_path, split_path
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolUseBlock, assemble, replace_fields
 from dragoman.canonical.guard import copy_json, is_plain
@@ -326,8 +326,11 @@ class ReplyBuilder:
             notes |= context.reply_note
         if self._drift is not None:
             notes[DRIFT_NOTE] = self._drift
-        if context.prefix_note is not None and any(map(is_signed, blocks)):
-            notes[PREFIX_NOTE] = dict(context.prefix_note)
+        if context.prefix_note is not None:
+            from dragoman.adapter.requests.prefix_ledger import is_signed  # imported late: few models bind signatures
+
+            if any(map(is_signed, blocks)):
+                notes[PREFIX_NOTE] = dict(context.prefix_note)
 
     def build_usage(self, counts: ReplyCounts) -> Usage | None:
         """Return the usage of a reply that is not built, with its cost. Raises as `build`."""

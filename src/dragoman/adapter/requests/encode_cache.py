@@ -8,17 +8,19 @@ side no longer changes: its turns, its items on the wire and its losses stay the
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from itertools import islice
 from operator import is_
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import Loss
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.tool_ids import ToolIdMap
-from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, TextBlock, ThinkingBlock, ToolUseBlock
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role
+
+if TYPE_CHECKING:
+    from dragoman.adapter.requests.prefix_ledger import PrefixLedger
 
 _CHUNK_ITEMS = 1024
 """The items of a chunk. A long history as one chunk would be in memory three times."""
@@ -69,6 +71,8 @@ class EncodedPrefix:
     keys: CallKeys = field(default_factory=CallKeys)
     with_prefix_note: tuple[Message, ...] = ()
     """The messages that carry a note of the prefix ledger."""
+    ledger: "PrefixLedger | None" = None
+    """The items, if signatures of the model are bound to them."""
     encoder_state: Mapping[str, Any] = field(default_factory=dict)
     """The adapter's state after these messages, needed to encode later ones."""
     provider: str = ""
@@ -220,17 +224,11 @@ class EncodedHistory:
         """Return the JSON of all items; the caller joins the chunks with commas."""
         return (*self.prefix_chunks, *encode_chunks(self.new_items))
 
-    def dump_in(self, body: Mapping[str, Any], name: str) -> bytes:
-        """Return the JSON of a body that has this history in the field ``name``: the chunks stand as they are."""
-        names = list(body)
-        place = names.index(name)
-        before = {each: body[each] for each in names[:place]}
-        after = {each: body[each] for each in names[place + 1 :]}
-        parts = [wirejson.dumps(before)[:-1], b"," if before else b"", wirejson.dumps(name), b":["]
-        for chunk in self.json_chunks():
-            parts += (chunk, b",")
-        parts[-1] = b"]"  # for the last comma
-        return b"".join((*parts, b"," if after else b"", wirejson.dumps(after)[1:]))
+    @property
+    def pieces(self) -> tuple[bytes, ...]:
+        """The JSON of a list with a prefix, as pieces of the body."""
+        pieces = [piece for chunk in self.json_chunks() for piece in (b",", chunk)]
+        return (b"[", *pieces[1:], b"]")
 
 
 def encode_chunks(items: list[Any]) -> tuple[bytes, ...]:
@@ -290,64 +288,11 @@ def _has_content(blocks: Iterable[ContentBlock]) -> bool:
 
 
 PREFIX_NOTE = "sealed_prefix"
-"""The name of the note in provider_raw."""
+"""The name of a note in provider_raw: what preceded a reply with signed thinking (see `prefix_ledger`)."""
 STORED_NOTE = "stored_prefix"
-"""The name of another note in provider_raw: what preceded a reply that its provider stores."""
-
-_FRAME_FIELDS = ("system", "instructions", "tools")
-_FREE_FIELDS = ("cache_control",)
-"""Fields that may change without voiding a signature."""
-_DIGEST_BYTES = 16
-
-
-def prefix_note(body: Mapping[str, Any], items: bytes) -> dict[str, Any]:
-    """Return the note for a reply to this body, whose list of ``items`` is given as JSON without brackets."""
-    return {"frame": _digest_frame(body), "length": len(items), "items": _digest(items).hexdigest()}
-
-
-def find_void_messages(messages: Iterable[Message], body: Mapping[str, Any], items: bytes) -> list[Message]:
-    """Return the signed messages, given in order, whose prefix has changed."""
-    frame, rest = _digest_frame(body), memoryview(items)
-    digest, position = _digest(b""), 0
-    found: list[Message] = []
-    for message in messages:
-        note = (message.metadata.provider_raw or {})[PREFIX_NOTE]
-        length = note["length"]
-        if not position <= length <= len(items):
-            found.append(message)
-            continue
-        digest.update(rest[position:length])
-        position = length
-        # The next item must begin after the digested bytes: the last item before it must not have grown.
-        ends = items[length : length + 1] in (b",", b"")
-        if not (ends and note["frame"] == frame and note["items"] == digest.hexdigest()):
-            found.append(message)
-    return found
+"""The name of a note in provider_raw: what preceded a reply that its provider stores."""
 
 
 def has_prefix_note(message: Message) -> bool:
     raw = message.metadata.provider_raw
     return raw is not None and PREFIX_NOTE in raw
-
-
-def is_signed(block: ContentBlock) -> bool:
-    """Whether a block is valid only after the prefix that it was signed with."""
-    return isinstance(block, RedactedThinkingBlock) or (isinstance(block, ThinkingBlock) and bool(block.signature))
-
-
-def _digest_frame(body: Mapping[str, Any]) -> str:
-    return _digest(wirejson.dumps([_strip_free_fields(body.get(name)) for name in _FRAME_FIELDS])).hexdigest()
-
-
-def _strip_free_fields(value: Any) -> Any:
-    match value:
-        case dict():
-            return {key: _strip_free_fields(inner) for key, inner in value.items() if key not in _FREE_FIELDS}
-        case list():
-            return [_strip_free_fields(inner) for inner in value]
-        case _:
-            return value
-
-
-def _digest(data: bytes) -> "blake2b":
-    return blake2b(data, digest_size=_DIGEST_BYTES)

@@ -19,11 +19,7 @@ from dragoman.adapter.requests.encode_cache import (
     encode_chunks,
     find_boundary,
     find_first_turn,
-    find_void_messages,
-    has_prefix_note,
-    is_signed,
     iter_stretches,
-    prefix_note,
 )
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
@@ -34,6 +30,7 @@ from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 
 if TYPE_CHECKING:
+    from dragoman.adapter.requests.encoded_tools import EncodeTool
     from dragoman.adapter.requests.schemas import FittedSchema
     from dragoman.adapter.server_tools.encode import ToolsOfRequest
 
@@ -163,6 +160,7 @@ class RequestBuilder:
                 stretch = turns[cached_turns:last_turn]
                 self._cache(self.uncached[first_message:end], stretch, encode, self.losses[known_losses:])
                 cached_turns, first_message = last_turn, end
+        self.uncached = self.uncached[first_message:]
         return cached_turns
 
     def _cache(
@@ -187,6 +185,10 @@ class RequestBuilder:
             [*new_losses, *self.losses[mark:]],
             self.encoder_state,
         )
+        if self.target.capabilities.thinking_policy.prefix_bound:
+            from dragoman.adapter.requests.prefix_ledger import extend_ledger  # as below
+
+            self.prefix = replace(self.prefix, ledger=extend_ledger(shorter, self.prefix, chunks, self.target))
         if context.encode_cache.is_shared:
             self.prefix = replace(
                 self.prefix,
@@ -295,14 +297,14 @@ class RequestBuilder:
             paths = ", ".join(dict.fromkeys(fitted.changed))
             self.record_loss(kind, f"{what}: in another form for {model}: {paths}", Severity.INFO)
 
-    def encode_tools(
-        self, tools: Sequence[ToolDefinition], encode: Callable[[ToolDefinition, str], dict[str, Any]]
-    ) -> list[dict[str, Any]]:
+    def encode_tools(self, tools: Sequence[ToolDefinition], encode: "EncodeTool") -> list[dict[str, Any]]:
         """Encode tools from `fit_tools`: ``encode`` gets each with the provider's name. Then their fields that it does
         not write are added."""
-        provider = self.provider
-        encoded = [encode(tool, provider) for tool in tools]
-        return encoded if self.tools is None else list(map(self.tools.finish_function, tools, encoded))
+        if self.tools is None:
+            from dragoman.adapter.requests.encoded_tools import EncodedTools  # imported late, as `are_plain`
+
+            return EncodedTools(tools, encode, self.provider)
+        return [self.tools.finish_function(tool, encode(tool, self.provider)) for tool in tools]
 
     def finish_function(self, tool: ToolDefinition, encoded: dict[str, Any]) -> dict[str, Any]:
         """Add the fields of a function that the adapter's encoder does not write."""
@@ -365,20 +367,17 @@ class RequestBuilder:
             history = next((value for value in body.values() if isinstance(value, EncodedHistory)), None)
             if history is None:
                 return False
-            items = b",".join(history.json_chunks())
-            self.context.prefix_note = prefix_note(body, items)
-            self._void_found = self._record_void_thinking(body, items)
+            self._void_found = self._record_void_thinking(body, history)
         return self._void_found
 
-    def _record_void_thinking(self, body: Mapping[str, Any], items: bytes) -> bool:
-        policy = self.target.capabilities.thinking_policy
-        candidates = (*self.prefix.with_prefix_note, *filter(has_prefix_note, self.uncached))
-        signed = [
-            message
-            for message in {id(message): message for message in candidates}.values()
-            if (message.metadata.provider_raw or {})["by"] == self.provider and policy.can_read(message.metadata.model)
-        ]
-        void_messages = find_void_messages(signed, body, items) if signed else []
+    def _record_void_thinking(self, body: Mapping[str, Any], history: EncodedHistory) -> bool:
+        """Record signatures that are void, and write the note for the reply."""
+        # Imported late: few models bind signatures to what precedes them.
+        from dragoman.adapter.requests.prefix_ledger import digest_frame, find_void_messages, is_signed
+
+        frame = digest_frame(body)
+        ledger, void_messages = find_void_messages(frame, self.prefix, history, self.uncached, self.target)
+        self.context.prefix_note = ledger.note(frame)
         reason = f"what stood before it has changed since {self.target.model} signed it: the signature is void"
         if void_messages and self.options.strict_prefix:
             raise ProjectionError(f"message {void_messages[0].id}: {reason}; without strict_prefix it would be a loss")
@@ -438,14 +437,7 @@ class RequestBuilder:
             if isinstance(value, str) and value != default:
                 terms[name] = value
         stream = self.options.stream if stream is None else stream
-        history = next((name for name, value in merged_body.items() if isinstance(value, EncodedHistory)), None)
-        if history is None:
-            dumped = wirejson.dumps(merged_body)
-        elif merged_body[history].prefix_chunks:
-            dumped = merged_body[history].dump_in(merged_body, history)
-        else:
-            dumped = wirejson.dumps({**merged_body, history: merged_body[history].new_items})
-        return WireRequest("POST", path, dumped, headers, stream, tuple(self.losses), terms)
+        return WireRequest("POST", path, dump_body(merged_body), headers, stream, tuple(self.losses), terms)
 
     def _record_override(self, path: tuple[str, ...], value: Any) -> None:
         """Record a value that ``extra`` overrides, unless it is a default, or the client's own body is restored."""
@@ -454,6 +446,27 @@ class RequestBuilder:
             client = client.get(name, ...) if isinstance(client, Mapping) else ...
         if path[0] not in self.own_defaults and not (self.context.client_fields and is_same_json(client, value)):
             self.record_option_loss("extra", f"{'.'.join(path)} is set there, too: the value of extra is sent")
+
+
+def dump_body(body: Mapping[str, Any]) -> bytes:
+    """Return the JSON of a body. The history and the tools know what was written before: it stands as it is."""
+    pieces: list[bytes] = []
+    rest: dict[str, Any] = {}
+    for name, value in body.items():
+        if isinstance(value, EncodedHistory) and not value.prefix_chunks:
+            rest[name] = value.new_items
+        elif known := getattr(value, "pieces", ()):
+            if rest:
+                pieces += (b",", wirejson.dumps(rest)[1:-1])
+                rest = {}
+            pieces += (b",", wirejson.dumps(name), b":", *known)
+        else:
+            rest[name] = value
+    if not pieces:
+        return wirejson.dumps(rest)
+    if rest:
+        pieces += (b",", wirejson.dumps(rest)[1:-1])
+    return b"".join((b"{", *pieces[1:], b"}"))
 
 
 def refuse_critical(messages: Sequence[Message], losses: Iterable[Loss]) -> None:

@@ -1,6 +1,6 @@
 """Stands in for `PolicyHooks` in a session without a policy: it keeps labels, and judges nothing."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NoReturn
 
 from dragoman.adapter.errors import ConfigurationError
@@ -86,15 +86,12 @@ class NoPolicy:
             self.labels |= labels
             self._check_unread()
 
-    def _handle(self, effect: Effect) -> Generator[Effect, Any, Any] | None:
-        return self._keep(effect) if isinstance(effect, Keep) else None
-
-    def _keep(self, effect: Keep) -> Generator[Effect, Any, Any]:
-        """Store the labels of these messages before they are saved: that of a tool's result may be new."""
+    def _handle(self, effect: Effect) -> None:
+        """Store the labels of new messages before they are saved: that of a tool's result may be new."""
+        if not isinstance(effect, Keep):
+            return
         self._add([message for message in effect.messages if message.role is Role.TOOL])
-        if self.labels:
-            for message in effect.messages:
-                known = self._extensions.get(message.id) or {}
-                labels = sorted(self.labels | read_labels(known))
-                self._extensions[message.id] = {**known, "security": {"labels": labels}}
-        return (yield effect)
+        for message in effect.messages if self.labels else ():
+            known = self._extensions.get(message.id) or {}
+            labels = sorted(self.labels | read_labels(known))
+            self._extensions[message.id] = {**known, "security": {"labels": labels}}
