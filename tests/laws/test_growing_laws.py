@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
+from weakref import ref
 
 import pytest
 from hypothesis import given
@@ -69,7 +70,7 @@ def test_measures_grow_with_a_history(grown: tuple[list[Message], list[int]], wi
     measures, tools = HistoryMeasures(), [TOOL] if with_tools else []
     for stop in (*stops, *stops):
         growing = GrowingMessages(messages[:stop])
-        growing.measures = measures
+        growing.measures = ref(measures)
         assert measure_request(growing, tools) == measure_request(messages[:stop], tools)
         assert measure_messages(growing).remote == measure_messages(messages[:stop]).remote
 

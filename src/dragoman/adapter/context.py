@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, Self
+from weakref import ref
 
 from dragoman.adapter.errors import UnknownProviderError
 from dragoman.adapter.losses import Loss
@@ -91,7 +92,7 @@ class KeptHistory:
     """For the reader of requests; None before it has read one."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class HistoryMeasures:
     """What was measured last of a conversation that grows, for its next estimate (`measure_messages`)."""
 
@@ -100,10 +101,10 @@ class HistoryMeasures:
 
 
 class GrowingMessages(list[Message]):
-    """The messages of one request of a conversation. ``measures`` are those of the conversation, which grow with it:
-    no message is measured twice. A list with other messages is another list."""
+    """The messages of one request of a conversation. ``measures`` are those of the conversation, as long as it lives.
+    They grow with it, so that no message is measured twice. A list with other messages is another list."""
 
-    measures: HistoryMeasures
+    measures: "ref[HistoryMeasures]"
     continues: "GrowingMessages | None" = None
     """The list of the request before, which this one begins with, if that is known."""
     is_large: bool = False

@@ -24,7 +24,7 @@ from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
     from dragoman.configuration.session_store import SessionStore
-    from dragoman.limits.budget import BudgetAccounts, Budgets
+    from dragoman.limits.budget import BudgetAccounts
     from dragoman.open_turns import OpenTurn, TurnStep
     from dragoman.policy import Declassification
     from dragoman.policy.conversation.hooks import PolicyHooks
@@ -128,11 +128,6 @@ class Conversation(Generic[TransportT]):
         self._transports: Transports[TransportT] = config.transports(asynchronous=self._asynchronous)
         if model is None and config.router is None:
             raise ConfigurationError("a session without a router needs a model")
-        # Without a router nobody asks for facts, and a session that does not refer to itself needs no collector.
-        facts: Callable[[], Mapping[str, Any]] = dict if config.router is None else self._route_facts
-        self._routes = Routes(config.router, config.clock, facts)
-        self._own = None if model is None else self._routes.own_route(model)
-        """The route of the model that the session is set to."""
         on_billed = None if config.client is None else config.client.lifetime.on_billed
         self._history = History([self._factory.adopt(message) for message in check_messages(messages)], on_billed)
         if system is not None:
@@ -143,6 +138,13 @@ class Conversation(Generic[TransportT]):
         self._on_swap: Callable[[str | None, Preview], object] = lambda previous, preview: None
         self._middlewares: list[Middleware] = list(reversed(tuple(config.middleware)))
         self._add_middlewares()
+        # No part of a session refers to it: what a session for one question holds is freed without the collector.
+        facts: Callable[[], Mapping[str, Any]] = dict
+        if config.router is not None:
+            facts = partial(_route_facts, self._factory, self._history, self._policy)
+        self._routes = Routes(config.router, config.clock, facts)
+        self._own = None if model is None else self._routes.own_route(model)
+        """The route of the model that the session is set to."""
         if config.labels or any(map(may_have_labels, self._history.messages)):
             self._policy.restore(self._history.messages)
         elif config.tools:
@@ -269,7 +271,7 @@ class Conversation(Generic[TransportT]):
         if config.budgets or config.limits is not None or config.governors:
             from dragoman.session.middleware.attempt import govern
 
-            middlewares.append(partial(govern, config, self._budgets_of_turn))
+            middlewares.append(partial(govern, config, self._accounts, self._factory, self._history))
         if self._steps is not None:
             middlewares.append(self._steps)
 
@@ -370,22 +372,6 @@ class Conversation(Generic[TransportT]):
         accounts.check(self.user_id, self.team_id)
         return accounts
 
-    def _budgets_of_turn(self) -> "Budgets | None":
-        if self._accounts is None:
-            return None
-        from dragoman.limits.budget import Budgets, Spend  # as above
-
-        accounts = self._accounts.for_turn(
-            self.user_id, self.team_id, lambda: Spend(self.cost.usd or Decimal(0), self.usage.total_tokens)
-        )
-        return Budgets(accounts, self.prices, self.config.clock)
-
-    def _route_facts(self) -> dict[str, Any]:
-        """Return the facts of the session for the router. Before the first reply, the spend is 0."""
-        cost = self.cost
-        spent = cost.usd if cost.replies else Decimal(0)
-        return {"user_id": self.user_id, "team_id": self.team_id, "spent_usd": spent, "labels": self.labels}
-
     def _declassify(
         self, labels: Iterable[str], actor: str, reason: str, audit: "Callable[[Declassification], Any] | None"
     ) -> "Declassification | None":
@@ -418,6 +404,13 @@ class Conversation(Generic[TransportT]):
     @abstractmethod
     def close(self) -> Any:
         """Release the connections."""
+
+
+def _route_facts(who: MessageFactory, history: History, policy: "PolicyHooks | NoPolicy") -> dict[str, Any]:
+    """Return the facts of a session for the router. Before the first reply, the spend is 0."""
+    cost = history.cost
+    spent = cost.usd if cost.replies else Decimal(0)
+    return {"user_id": who.user_id, "team_id": who.team_id, "spent_usd": spent, "labels": policy.labels}
 
 
 def new_tool_id(new_id: Callable[[], str]) -> str:

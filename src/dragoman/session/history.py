@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import ref
 
 from pydantic import BaseModel, ValidationError
 
@@ -301,7 +302,7 @@ class RequestHistory:
                 is_large = is_large or self.files.is_large(message.content)
                 places += (place,) if self.files.names_files(message.content, fetched) else ()
         sent = GrowingMessages(history)
-        sent.measures = self._measures
+        sent.measures = ref(self._measures)
         if known.sent is not None:
             sent.continues, known.sent.continues = known.sent, None  # a chain would keep all of them
         for place in places:

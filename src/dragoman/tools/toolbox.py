@@ -74,7 +74,7 @@ class Toolbox:
             if added is not definition:  # else the provider runs it
                 if not is_tool and _is_declared_elsewhere(item):
                     self._unchecked.add(name)
-                elif (known := checked.get(id(definition))) is None or known[0]() is not definition:
+                elif (known := checked.get(id(definition))) is None or known[1] != definition.input_schema:
                     _check(definition)
                 self._tools[name] = added
                 if added.is_async or added.context_type is not NO_CONTEXT or definition.requires_workspace:
@@ -200,7 +200,7 @@ def _may_be(value: Any, expected: Any) -> bool:
 
 def _validator(definition: ToolDefinition) -> Any:
     """Return what checks the arguments of a call against the schema as it is now: the model saw that one, also if
-    somebody has changed it in place since it was checked."""
+    somebody has changed it in place since the session began."""
     known = _CHECKED.get(id(definition))
     return known[2] if known is not None and known[1] == definition.input_schema else _check(definition)
 
@@ -208,7 +208,7 @@ def _validator(definition: ToolDefinition) -> Any:
 def _check(definition: ToolDefinition) -> Any:
     """Return what checks the arguments of calls. Raises ToolSchemaError with every problem of the definition.
 
-    A definition is checked once for all sessions.
+    A definition is checked once for all sessions, unless somebody changes its schema.
     """
     key, schema = id(definition), definition.input_schema
     problems = definition.problems()

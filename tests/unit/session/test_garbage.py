@@ -1,4 +1,4 @@
-"""A turn leaves nothing behind that waits for the garbage collector, whose search stops all threads."""
+"""What answers leaves nothing behind that waits for the garbage collector, whose search stops all threads."""
 
 import asyncio
 import gc
@@ -8,10 +8,16 @@ from typing import Any
 
 import pytest
 
-from dragoman import AsyncSession, Budget, Session, tool
+from dragoman import AsyncClient, AsyncSession, Budget, Client, Pipeline, Router, Session, tool
+from dragoman.bulk import bulk
 from dragoman.events import EventBus
 from dragoman.limits import Limit, Limits
 from dragoman.testing import ScriptedProvider
+from tests.bulk.provider import HAIKU
+from tests.bulk.provider import Provider as RowProvider
+from tests.unit.embeddings.handwritten_provider import running_provider
+
+EMBEDDING_MODEL = "openai:text-embedding-3-small"
 
 
 @tool
@@ -66,6 +72,55 @@ def test_a_turn_leaves_nothing_for_the_garbage_collector(name: str) -> None:
     """Its objects are freed when it ends, because none of them refers to itself."""
     with ScriptedProvider(*["Yes."] * 4) as provider, Session(provider.model, **SETTINGS[name]()) as session:
         assert not left_by(lambda: ask_each_way(session))
+
+
+WHOLE_SESSIONS: dict[str, Any] = {
+    **SETTINGS,
+    "labels": lambda: {"labels": ["internal"], "labels_without_policy": "allow"},
+    "a policy": lambda: {"policy": Pipeline([])},
+    "a router": lambda: {"router": Router()},
+    "middleware": lambda: {"middleware": [lambda turn: turn]},
+}
+
+
+@pytest.mark.parametrize("name", WHOLE_SESSIONS)
+def test_a_session_for_one_question_leaves_nothing_for_the_garbage_collector(name: str) -> None:
+    """No part of it refers to the session: a server that makes one for each request frees it with the answer."""
+    with ScriptedProvider(*["Yes."] * 2) as provider:
+        settings = WHOLE_SESSIONS[name]()
+
+        def ask() -> None:
+            with Session(provider.model, **settings) as session:
+                session.ask("Is it there?")
+
+        assert not left_by(ask)
+
+
+GOVERNED = [name for name in SETTINGS if name != "tools"]
+
+
+@pytest.mark.parametrize("name", GOVERNED)
+def test_embeddings_leave_nothing_for_the_garbage_collector(name: str) -> None:
+    """What governs a request for vectors is freed with it, in both clients."""
+    with running_provider(dimensions=1536) as provider, asyncio.Runner() as runner:
+        settings = {"providers": {"openai": {"base_url": provider.url, "api_key": "none"}}, **SETTINGS[name]()}
+        with Client(**settings) as client:
+            assert not left_by(lambda: client.embed(EMBEDDING_MODEL, ["one", "two"]))
+        async_client = AsyncClient(**settings)
+        assert not left_by(lambda: runner.run(async_client.embed(EMBEDDING_MODEL, ["one", "two"])))
+        runner.run(async_client.close())
+
+
+@pytest.mark.parametrize("name", GOVERNED)
+def test_rows_leave_none_of_their_sessions_for_the_garbage_collector(name: str) -> None:
+    """A run frees each row when it is answered. The exchange itself is httpx's, whose reply refers to itself."""
+
+    def run() -> None:
+        client = Client(providers=RowProvider().settings, **SETTINGS[name]())
+        with bulk([f"question {number}" for number in range(5)], HAIKU, manifest="sqlite://", client=client) as report:
+            assert len(list(report)) == 5
+
+    assert left_by(run).keys().isdisjoint({"Message", "RowSession", "SessionConfig", "EarlyReservation"})
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -286,11 +286,12 @@ def measure_request(messages: Sequence[Message], tools: Sequence[ToolDefinition]
 def measure_messages(messages: Sequence[Message]) -> "ContentMeasures":
     """Return the measures of messages, which are not changed later. Of a conversation that grows, only what is new is
     measured."""
-    if not isinstance(messages, GrowingMessages):
+    kept = messages.measures() if isinstance(messages, GrowingMessages) else None
+    if kept is None or not isinstance(messages, GrowingMessages):
         found = ContentMeasures()
         found.add_messages(messages)
         return found
-    known, measures = messages.measures.last or ([], ContentMeasures())
+    known, measures = kept.last or ([], ContentMeasures())
     if known is messages:
         return measures
     # Equal messages have equal measures.
@@ -299,7 +300,7 @@ def measure_messages(messages: Sequence[Message]) -> "ContentMeasures":
     if new := messages[len(known) :]:
         measures = measures.copy()
         measures.add_messages(new)
-    messages.measures.last = messages, measures
+    kept.last = messages, measures
     return measures
 
 
