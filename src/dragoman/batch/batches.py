@@ -24,7 +24,7 @@ from dragoman.adapter.losses import Loss
 from dragoman.adapter.operations.batch_api import BatchState, BatchStatus
 from dragoman.adapter.operations.operation import Operation
 from dragoman.adapter.registry import get_adapter
-from dragoman.adapter.replies.framing import LineSplitter
+from dragoman.adapter.replies.framing import NdjsonDecoder
 from dragoman.adapter.wire import DEFAULT_BODY_CAP, WireResponse
 from dragoman.attempt.governance import FREE, Governance, read_call_settings
 from dragoman.batch.handle import NOT_SUBMITTED, BatchDenial, BatchEntry, BatchHandle
@@ -325,10 +325,10 @@ class _Batches(Generic[TransportT]):
 
         def read(reply: Any) -> Generator[Any, Any, None]:
             # A download is read line by line, so that it may have any size. A line may not.
-            splitter, following = LineSplitter(frame_cap=DEFAULT_BODY_CAP, body_cap=sys.maxsize), next_of(reply.chunks)
+            lines, following = NdjsonDecoder(frame_cap=DEFAULT_BODY_CAP, body_cap=sys.maxsize), next_of(reply.chunks)
             while (chunk := (yield following)) is not None:
-                yield from release(map(reader.read, splitter.feed(chunk)))
-            yield from release((reader.read(splitter.finish()),))
+                yield from release(reader.read(frame.data) for frame in lines.feed(chunk))
+            yield from release(reader.read(frame.data) for frame in lines.finish())
 
         yield from release(reader.iter_denied())
         if state.status is not BatchStatus.FAILED and handle.batch_id != NOT_SUBMITTED:

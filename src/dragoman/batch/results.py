@@ -93,12 +93,10 @@ class ResultReader:
         self._pending = {entry.wire_id: entry for entry in handle.entries if entry.denial is None}
 
     def read(self, line: bytes) -> tuple[str, BatchResult] | None:
-        """Return the request's id and its answer. None for a blank line, a second answer, or an unknown request.
+        """Return the request's id and its answer. None for a second answer, or an unknown request.
 
         Raises MalformedReplyError if it is not a line of results.
         """
-        if not line.strip():
-            return None
         line_result = self._wire.decode_line(line)
         entry = self._pending.pop(line_result.wire_id, None)
         return None if entry is None else (entry.custom_id, self._to_result(entry, line_result.outcome))
