@@ -5,20 +5,17 @@
 import binascii
 import math
 import sys
-import tomllib
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import ContextOverflowError, MalformedReplyError, ProviderError, RequestError
-from dragoman.adapter.facts.capabilities import ABSENT, MAX_KNOWN_MODELS, Support, deep_merge, merge_rows
+from dragoman.adapter.facts.capabilities import ABSENT, FactTable, Support, deep_merge, merge_rows
 from dragoman.adapter.facts.token_estimate import estimate_tokens
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.replies.error_context import wrap_malformed
@@ -93,38 +90,13 @@ class EmbeddingCapabilities(FrozenModel):
         return None if self.normalized is None else self.normalized == "always"
 
 
-class EmbeddingTable:
-    """embeddings.toml: defaults, then rows whose ``match`` globs select models by their whole id, ``provider:name``;
-    later rows override earlier ones."""
+class EmbeddingTable(FactTable[EmbeddingCapabilities]):
+    """embeddings.toml, whose rows select models by their whole id, ``provider:name``."""
 
-    def __init__(self, data: Mapping[str, Any]) -> None:
-        self._default: dict[str, Any] = data.get("default", {})
-        self._rows: list[dict[str, Any]] = data.get("model", [])
-        self._known = lru_cache(MAX_KNOWN_MODELS)(self._find)
+    file = "embeddings.toml"
 
-    @classmethod
-    def of(cls, package: str, *names: str) -> "EmbeddingTable":
-        """Load the table of an adapter's package: embeddings.toml, or the named files; later ones override earlier
-        ones."""
-        default: dict[str, Any] = {}
-        rows: list[dict[str, Any]] = []
-        for name in names or ("embeddings.toml",):
-            data = tomllib.loads(files(package).joinpath(name).read_text(encoding="utf-8"))
-            default = deep_merge(default, data.get("default", {}))
-            rows += data.get("model", [])
-        return cls({"default": default, "model": rows})
-
-    def capabilities(self, model_id: str) -> EmbeddingCapabilities:
-        """Return the declarations for ``provider:name``."""
-        return self._known(model_id)
-
-    def _find(self, model_id: str) -> EmbeddingCapabilities:
-        return EmbeddingCapabilities.model_validate(merge_rows(self._default, self._rows, model_id))
-
-    @property
-    def listed(self) -> tuple[str, ...]:
-        """The models that the table lists, as ``provider:name``."""
-        return tuple(name for row in self._rows for name in row.get("listed", ()))
+    def _find(self, model: str) -> EmbeddingCapabilities:
+        return EmbeddingCapabilities.model_validate(merge_rows(self._default, self._rows, model))
 
 
 if TYPE_CHECKING:

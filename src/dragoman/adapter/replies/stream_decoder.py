@@ -306,30 +306,17 @@ class WholeReplyDecoder(StreamDecoder):
         return None
 
 
-def decode_stream(
-    chunks: Iterable[bytes],
-    decoder: StreamDecoder,
-    *,
-    idle_timeout: float | None = None,
-    clock: Callable[[], float] = time.monotonic,
-) -> Iterator[StreamEvent]:
-    """Yield the events of a stream. An exception from the chunks ends it with a typed error.
-
-    ``idle_timeout``: the seconds without data after which the stream times out, even if keep-alives arrive.
-    """
-    for batch in decode_batches(chunks, decoder, idle_timeout=idle_timeout, clock=clock):
+def decode_stream(chunks: Iterable[bytes], decoder: StreamDecoder) -> Iterator[StreamEvent]:
+    """Yield the events of a stream. An exception from the chunks ends it with a typed error."""
+    for batch in decode_batches(chunks, decoder):
         yield from batch
 
 
 async def decode_stream_async(
-    chunks: AsyncIterable[bytes],
-    decoder: StreamDecoder,
-    *,
-    idle_timeout: float | None = None,
-    clock: Callable[[], float] = time.monotonic,
+    chunks: AsyncIterable[bytes], decoder: StreamDecoder
 ) -> AsyncGenerator[StreamEvent, None]:
     """The async twin of `decode_stream`. Other tasks run after every few milliseconds of work."""
-    async with aclosing(decode_batches_async(chunks, decoder, idle_timeout=idle_timeout, clock=clock)) as batches:
+    async with aclosing(decode_batches_async(chunks, decoder)) as batches:
         async for batch in batches:
             for event in batch:
                 yield event
@@ -342,7 +329,10 @@ def decode_batches(
     idle_timeout: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Sequence[StreamEvent]]:
-    """Do what `decode_stream` does, but yield the events that arrived together as one list of at least one event."""
+    """Do what `decode_stream` does, but yield the events that arrived together as one list of at least one event.
+
+    ``idle_timeout``: the seconds without data after which the stream times out, even if keep-alives arrive.
+    """
     stall_timer = _StallTimer(decoder, idle_timeout, clock)
     try:
         for chunk in chunks:

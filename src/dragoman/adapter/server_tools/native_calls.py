@@ -10,17 +10,16 @@ program, and left out otherwise. A call at the very end stays: the provider cont
 message than their calls, and pairs may be nested.
 """
 
-import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import lru_cache
-from importlib.resources import files
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import Loss, LossKind, Severity
+from dragoman.adapter.package_data import read_toml
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.server_tools.table import PairRules, ServerToolTable
 from dragoman.canonical.blocks import ContentBlock, FrozenModel, ProviderBlock, TextBlock
@@ -47,9 +46,9 @@ class _Rules(FrozenModel):
     opaque: tuple[str, ...]
 
 
-@lru_cache(maxsize=1)
+@cache
 def _rules() -> _Rules:
-    return _Rules.model_validate(tomllib.loads(files(__package__).joinpath("foreign.toml").read_text(encoding="utf-8")))
+    return _Rules.model_validate(read_toml(__package__, "foreign.toml"))
 
 
 def flatten_turns(turns: Sequence[Turn], own: Collection[str], losses: list[Loss]) -> list[Turn]:
