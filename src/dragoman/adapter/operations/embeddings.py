@@ -14,11 +14,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 from pydantic import Field
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.errors import ContextOverflowError, MalformedReplyError, ProviderError, RequestError
+from dragoman.adapter.errors import (
+    UNREADABLE_ERRORS,
+    ContextOverflowError,
+    MalformedReplyError,
+    ProviderError,
+    RequestError,
+)
 from dragoman.adapter.facts.capabilities import ABSENT, FactTable, Support, deep_merge, merge_rows
 from dragoman.adapter.facts.token_estimate import estimate_tokens
 from dragoman.adapter.losses import Loss, LossKind, Severity
-from dragoman.adapter.replies.error_context import wrap_malformed
+from dragoman.adapter.replies.error_context import malformed_reply
 from dragoman.adapter.replies.reply_builder import UsageReader
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.blocks import FrozenModel, ImageBlock
@@ -273,7 +279,7 @@ class EmbeddingAdapter(ABC):
         Raises the provider's error for a status of 400 and over, and MalformedReplyError for vectors that do not fit
         the request; its ``embedded`` is then a reply without vectors, with the usage that was billed.
         """
-        with wrap_malformed(self.provider):
+        try:
             if response.status >= 400:
                 raise self.error(response.status, response.body, response.headers)
             native = self.decode(wirejson.loads_object(response.body), response)
@@ -287,6 +293,8 @@ class EmbeddingAdapter(ABC):
                 error.embedded = EmbeddingReply([], native.usage)
                 raise
             return EmbeddingReply(vectors, native.usage, native.truncated)
+        except UNREADABLE_ERRORS as error:
+            raise malformed_reply(self.provider, error) from error
 
     def check(self, inputs: Sequence[EmbeddingInput], options: EmbeddingOptions) -> None:
         """Raise RequestError for inputs and options that the model does not accept."""

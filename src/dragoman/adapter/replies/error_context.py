@@ -2,8 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -12,7 +11,6 @@ from typing import Any
 
 from dragoman.adapter import errors, wirejson
 from dragoman.adapter.errors import (
-    UNREADABLE_ERRORS,
     AuthenticationError,
     BillingError,
     ContextOverflowError,
@@ -106,56 +104,6 @@ _ADVICE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """A provider's report of an error. ``message`` may be any value: it becomes a bounded text."""
-
-    provider: str
-    model: str | None
-    message: Any
-    status: int | None = None
-    code: Any = None
-    request_id: Any = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    own_fields: Mapping[str, Any] = field(default_factory=dict)
-    """What only clients of the provider's own wire understand, by the names of its error object."""
-
-    @property
-    def text(self) -> str:
-        text = self.message.decode("utf-8", "replace") if isinstance(self.message, bytes) else self.message
-        return str(text).strip() if text else f"status {self.status} without a message"
-
-    def error(self, kind: type[ProviderError] | None = None) -> ProviderError:
-        """Return the error of that class, or of the status's class if None is given."""
-        if kind is None:
-            kind = class_for_status(self.status) if self.status is not None else UnclassifiedError
-        reference = self._find_expired_reference(kind)
-        message = self.text if reference is None else f"{self.text.rstrip('.')}. {_ADVICE[reference]}"
-        if reference is not None:
-            kind = ExpiredReferenceError
-        request_id = self.request_id or _request_id(self.headers)
-        error = kind(
-            message,
-            provider=self.provider,
-            model=self.model,
-            status=self.status,
-            code=None if self.code is None else str(self.code),
-            request_id=None if request_id is None else str(request_id),
-            retry_after=retry_after(self.headers),
-        )
-        error.own_fields = _mask_values(dict(self.own_fields))
-        if isinstance(error, ExpiredReferenceError) and reference is not None:
-            error.reference = reference
-        return error
-
-    def _find_expired_reference(self, kind: type[ProviderError]) -> str | None:
-        """Return the name of what the request refers to, if the provider says that it is gone."""
-        if kind not in (InvalidRequestError, NotFoundError, PermissionDeniedError):
-            return None
-        text = self.text[:_MAX_SEARCHED].lower()
-        return next((name for name, pattern in _EXPIRED.items() if pattern.search(text)), None)
-
-
-@dataclass(frozen=True, slots=True)
 class ErrorContext:
     """The origin of an error of a ``provider`` and a ``model``: a reply, with its ``status``, ``headers`` and ``body``,
     or a stream, which has none of these."""
@@ -168,11 +116,52 @@ class ErrorContext:
 
     def failure(
         self, *, message: Any, code: Any = None, request_id: Any = None, own_fields: Mapping[str, Any] | None = None
-    ) -> Failure:
+    ) -> "Failure":
         """Return the reported error; the body is its message if the object has none."""
-        message = message or self.body
-        own_fields = own_fields or {}
-        return Failure(self.provider, self.model, message, self.status, code, request_id, self.headers, own_fields)
+        return Failure(self, message or self.body, code, request_id, own_fields or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A provider's report of an error. ``message`` may be any value: it becomes a bounded text."""
+
+    origin: ErrorContext
+    message: Any
+    code: Any
+    request_id: Any
+    own_fields: Mapping[str, Any]
+    """What only clients of the provider's own wire understand, by the names of its error object."""
+
+    @property
+    def text(self) -> str:
+        text = self.message.decode("utf-8", "replace") if isinstance(self.message, bytes) else self.message
+        return str(text).strip() if text else f"status {self.origin.status} without a message"
+
+    def error(self, kind: type[ProviderError] | None = None) -> ProviderError:
+        """Return the error of that class, or of the status's class if None is given."""
+        origin, message = self.origin, self.text
+        if kind is None:
+            kind = class_for_status(origin.status) if origin.status is not None else UnclassifiedError
+        reference = None
+        if kind in (InvalidRequestError, NotFoundError, PermissionDeniedError):
+            searched = message[:_MAX_SEARCHED].lower()
+            reference = next((name for name, pattern in _EXPIRED.items() if pattern.search(searched)), None)
+        if reference is not None:
+            message, kind = f"{message.rstrip('.')}. {_ADVICE[reference]}", ExpiredReferenceError
+        request_id = self.request_id or _request_id(origin.headers)
+        error = kind(
+            message,
+            provider=origin.provider,
+            model=origin.model,
+            status=origin.status,
+            code=None if self.code is None else str(self.code),
+            request_id=None if request_id is None else str(request_id),
+            retry_after=retry_after(origin.headers),
+        )
+        error.own_fields = _mask_values(dict(self.own_fields))
+        if isinstance(error, ExpiredReferenceError) and reference is not None:
+            error.reference = reference
+        return error
 
 
 def add_response_facts(
@@ -197,19 +186,6 @@ def parse_error_body(body: bytes) -> dict[str, Any]:
     if isinstance(value, list) and value:
         value = value[0]
     return value if isinstance(value, dict) else {}
-
-
-@contextmanager
-def wrap_malformed(provider: str, *, request: bool = False) -> Iterator[None]:
-    """Turn the exceptions of a malformed reply into MalformedReplyError, or those of a request into RequestError."""
-    try:
-        yield
-    except UNREADABLE_ERRORS as error:
-        if not request:
-            raise malformed_reply(provider, error) from error
-        if isinstance(error, RequestError):
-            raise
-        raise malformed_request(provider, error) from error
 
 
 def malformed_reply(provider: str, error: Exception) -> MalformedReplyError:
@@ -259,17 +235,12 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
         try:
             seconds = float(value) * scale
         except ValueError:
-            seconds = _seconds_until(value, now or datetime.now(UTC))
+            try:
+                moment = parsedate_to_datetime(value)
+            except (ValueError, TypeError, OverflowError):
+                continue
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            seconds = max(0.0, (moment - (now or datetime.now(UTC))).total_seconds())
         if math.isfinite(seconds) and seconds >= 0:
             waits.append(seconds)
     return next(filter(None, waits), waits[0] if waits else None)
-
-
-def _seconds_until(value: str, now: datetime) -> float:
-    try:
-        moment = parsedate_to_datetime(value)
-    except (ValueError, TypeError, OverflowError):
-        return math.nan
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - now).total_seconds())
