@@ -85,11 +85,11 @@ class BatchPrices:
 class ResultReader:
     """Reads the lines of a batch's downloads, one at a time."""
 
-    def __init__(self, adapter: Adapter, wire: BatchApi, handle: BatchHandle, prices: PriceTable) -> None:
+    def __init__(self, adapter: Adapter, wire: BatchApi, handle: BatchHandle, prices: BatchPrices) -> None:
         self._adapter = adapter
         self._wire = wire
         self._handle = handle
-        self._prices = BatchPrices(prices)
+        self._prices = prices
         self._pending = {entry.wire_id: entry for entry in handle.entries if entry.denial is None}
 
     def read(self, line: bytes) -> tuple[str, BatchResult] | None:
@@ -97,9 +97,9 @@ class ResultReader:
 
         Raises MalformedReplyError if it is not a line of results.
         """
-        line_result = self._wire.decode_line(line)
-        entry = self._pending.pop(line_result.wire_id, None)
-        return None if entry is None else (entry.custom_id, self._to_result(entry, line_result.outcome))
+        wire_id, outcome = self._wire.decode_line(line)
+        entry = self._pending.pop(wire_id, None)
+        return None if entry is None else (entry.custom_id, self._to_result(entry, outcome))
 
     def iter_denied(self) -> Iterator[tuple[str, BatchResult]]:
         """Yield the requests that the client's policy denied before they were sent."""

@@ -120,15 +120,24 @@ def read_vector(value: Any) -> Vector:
 
     Raises MalformedReplyError for anything else, for an empty vector, and for NaN and infinity.
     """
+    vector = array("f")
     if isinstance(value, str):
-        vector = _decode_base64(value)
-    elif not isinstance(value, list):
-        raise MalformedReplyError("a vector of the reply is neither a list of numbers nor base64")
-    else:
         try:
-            vector = array("f", value)
+            data = binascii.a2b_base64(value, strict_mode=True)
+        except ValueError:
+            raise MalformedReplyError("a vector of the reply is not base64") from None
+        if len(data) % _FLOAT_SIZE:
+            raise MalformedReplyError("a vector of the reply is cut inside a number")
+        vector.frombytes(data)
+        if sys.byteorder == "big":
+            vector.byteswap()
+    elif isinstance(value, list):
+        try:
+            vector.fromlist(value)
         except (TypeError, OverflowError):
             raise MalformedReplyError("a vector of the reply holds something other than numbers") from None
+    else:
+        raise MalformedReplyError("a vector of the reply is neither a list of numbers nor base64")
     if not vector:
         raise MalformedReplyError("a vector of the reply is empty")
     if not is_finite(vector):
@@ -153,20 +162,6 @@ def check_lengths(vectors: Sequence[Vector], count: int, dimensions: int | None)
         raise MalformedReplyError(f"the vectors of the reply have different lengths: {sorted(lengths)!r:.80}")
     if dimensions is not None and lengths != {dimensions}:
         raise MalformedReplyError(f"the vectors of the reply have {lengths.pop():,} dimensions, not {dimensions:,}")
-
-
-def _decode_base64(text: str) -> Vector:
-    try:
-        data = binascii.a2b_base64(text, strict_mode=True)
-    except ValueError:
-        raise MalformedReplyError("a vector of the reply is not base64") from None
-    if len(data) % _FLOAT_SIZE:
-        raise MalformedReplyError("a vector of the reply is cut inside a number")
-    vector = array("f")
-    vector.frombytes(data)
-    if sys.byteorder == "big":
-        vector.byteswap()
-    return vector
 
 
 EmbeddingInput = str | ImageBlock
@@ -411,7 +406,11 @@ def _split(
     for number in wanted:
         each = inputs[number]
         image = not isinstance(each, str)
-        size = 0 if limit is None else _estimate(adapter, each)
+        size = 0
+        if limit is not None:
+            # The most tokens of a short text are known at once.
+            is_short = isinstance(each, str) and len(each) <= _SHORT
+            size = _most_tokens(str(each)) if is_short else adapter.estimate_tokens([each])
         full = (
             not requests
             or len(requests[-1]) >= facts.max_inputs
@@ -457,13 +456,6 @@ def _cut(adapter: EmbeddingAdapter, text: str, limit: int, truncate: Truncate) -
         else:
             high = middle - 1
     return text[:low] if truncate == "end" else text[-low:]
-
-
-def _estimate(adapter: EmbeddingAdapter, each: EmbeddingInput) -> int:
-    """Return the tokens of an input, or the maximum if the text is short: that is known at once."""
-    if isinstance(each, str) and len(each) <= _SHORT:
-        return _most_tokens(each)
-    return adapter.estimate_tokens([each])
 
 
 def _most_tokens(text: str) -> int:
