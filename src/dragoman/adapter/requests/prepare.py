@@ -15,14 +15,13 @@ from dragoman.adapter.options import AdapterOptions, NamedTool, encoding_options
 from dragoman.adapter.requests.block_fields import MESSAGE_FIELDS, find_lost_message_fields
 from dragoman.adapter.requests.encode_cache import EMPTY_PREFIX, CallKeys, EncodedPrefix, begins_stretch
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
-from dragoman.adapter.requests.turns import CONVERSATION_ROLES, Turn
+from dragoman.adapter.requests.turns import CONVERSATION_ROLES, INSTRUCTION_ROLES, Turn
 from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.ids import ModelId
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 
 Tools = Sequence[ToolDefinition]
-_INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 
 
 def prepare_request(
@@ -114,7 +113,7 @@ def _project_history(
 ) -> RequestBuilder:
     """Return the request with the turns that follow what an earlier request of the conversation encoded."""
     lead = 0
-    while lead < len(messages) and messages[lead].role in _INSTRUCTION_ROLES:
+    while lead < len(messages) and messages[lead].role in INSTRUCTION_ROLES:
         lead += 1
     # Instructions that are sent as the user's may merge with the user's next message.
     whole = whole or server_state or (lead > 0 and target.capabilities.supports_system_prompt is ABSENT)

@@ -25,12 +25,12 @@ from dragoman.adapter.requests.encode_cache import (
     iter_stretches,
     prefix_note,
 )
-from dragoman.adapter.requests.turns import SYNTHETIC, Turn
+from dragoman.adapter.requests.turns import INSTRUCTION_ROLES, SYNTHETIC, Turn
 from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
 from dragoman.adapter.wire import WireRequest
 from dragoman.adapter.wire_diff import is_same_json, merge_fields
 from dragoman.adapter.wirejson import lookup_path
-from dragoman.canonical.message import Message, Role
+from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from dragoman.adapter.server_tools.encode import ToolsOfRequest
 
 ABSENT_OPTION = "the wire has no such option"
-_INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 _FEW, _SHORT = 8, 2048
 """Turns, and characters of each, up to which nothing is cached."""
 HAS_MARKER = ""
@@ -121,7 +120,7 @@ class RequestBuilder:
     def split_instructions(self) -> tuple[Sequence[Turn], Sequence[Turn]]:
         """Split off the leading instructions. A message that was read from inside the list stays there."""
         for position, turn in enumerate(self.turns):
-            if turn.role not in _INSTRUCTION_ROLES or turn.raw(self.provider).get("in_list"):
+            if turn.role not in INSTRUCTION_ROLES or turn.raw(self.provider).get("in_list"):
                 return self.turns[:position], self.turns[position:]
         return self.turns, ()
 
@@ -219,7 +218,7 @@ class RequestBuilder:
         """
         fields: Mapping[str, Any] = turn.raw(self.provider).get(MESSAGE_FIELDS, {})
         if fields and turn.role is not turn.message.role:
-            if turn.message.role in _INSTRUCTION_ROLES:
+            if turn.message.role in INSTRUCTION_ROLES:
                 self.losses += field_losses(turn.message, f"the {turn.message.role} role")
             return {}
         return fields

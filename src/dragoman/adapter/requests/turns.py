@@ -13,6 +13,7 @@ SYNTHETIC = -1
 """The origin of a block that is in no message."""
 _FIRST_ORIGIN, _TWO_ORIGINS = (0,), (0, 1)
 CONVERSATION_ROLES = (Role.USER, Role.ASSISTANT)
+INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.package_data import read_toml
-from dragoman.adapter.requests.turns import SYNTHETIC, Turn
+from dragoman.adapter.requests.turns import INSTRUCTION_ROLES, SYNTHETIC, Turn
 from dragoman.adapter.server_tools.table import PairRules, ServerToolTable
 from dragoman.canonical.blocks import ContentBlock, FrozenModel, ProviderBlock, TextBlock
 from dragoman.canonical.log import one_line
@@ -51,12 +51,13 @@ def _rules() -> _Rules:
     return _Rules.model_validate(read_toml(__package__, "foreign.toml"))
 
 
-def flatten_turns(turns: Sequence[Turn], own: Collection[str], losses: list[Loss]) -> list[Turn]:
+def flatten_turns(turns: list[Turn], own: Collection[str], losses: list[Loss]) -> list[Turn]:
     """Replace native calls and results with text, except those of the providers ``own``."""
+    natives = (block for turn in turns if turn.text is None for block in turn.blocks if type(block) is ProviderBlock)
+    if all(block.provider in own for block in natives):
+        return turns
     return [
-        _flatten_turn(turn, own, losses)
-        if turn.text is None and turn.role not in (Role.SYSTEM, Role.DEVELOPER)
-        else turn
+        _flatten_turn(turn, own, losses) if turn.text is None and turn.role not in INSTRUCTION_ROLES else turn
         for turn in turns
     ]
 
@@ -66,7 +67,7 @@ def _flatten_turn(turn: Turn, own: Collection[str], losses: list[Loss]) -> Turn:
 
     def change(block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
         nonlocal left
-        if type(block) is not ProviderBlock or block.provider in own or not is_tool_block(block):
+        if type(block) is not ProviderBlock or block.provider in own or not is_native_tool(block.kind):
             return (block,)
         reader = _Reader(min(left, MAX_BLOCK))
         text = _describe(block, reader)
@@ -77,11 +78,6 @@ def _flatten_turn(turn: Turn, own: Collection[str], losses: list[Loss]) -> Turn:
         return (TextBlock(text=text),)
 
     return turn.map_blocks(change)
-
-
-def is_tool_block(block: ProviderBlock) -> bool:
-    """Whether the block is the call or the result of a tool."""
-    return is_native_tool(block.kind)
 
 
 def _describe(block: ProviderBlock, reader: "_Reader") -> str:
