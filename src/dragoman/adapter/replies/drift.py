@@ -7,7 +7,7 @@ value. The bus reports it with the reply, and ``dragoman doctor --drift`` counts
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from dragoman.adapter.package_data import read_toml
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock
@@ -104,10 +104,7 @@ def drift_of(message: Message) -> tuple[Drift, ...]:
     if not isinstance(note, dict):
         return ()
     provider = str(raw.get("by", ""))  # type: ignore[union-attr]  # a note is a part of it
-    return tuple(Drift(provider, kind, str(name)) for kind in _KINDS for name in note.get(kind, ()))
-
-
-_KINDS: tuple[DriftKind, ...] = ("event", "field", "part", "stop_reason")
+    return tuple(Drift(provider, kind, str(name)) for kind in get_args(DriftKind) for name in note.get(kind, ()))
 
 
 def with_drift(message: Message, kind: DriftKind, names: Iterable[object]) -> Message:

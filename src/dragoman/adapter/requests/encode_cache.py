@@ -302,13 +302,13 @@ _DIGEST_BYTES = 16
 
 def prefix_note(body: Mapping[str, Any], items: bytes) -> dict[str, Any]:
     """Return the note for a reply to this body, whose list of ``items`` is given as JSON without brackets."""
-    return {"frame": _digest_frame(body), "length": len(items), "items": _digest(items).hexdigest()}
+    return {"frame": _digest_frame(body), "length": len(items), "items": digest(items).hexdigest()}
 
 
 def find_void_messages(messages: Iterable[Message], body: Mapping[str, Any], items: bytes) -> list[Message]:
     """Return the signed messages, given in order, whose prefix has changed."""
     frame, rest = _digest_frame(body), memoryview(items)
-    digest, position = _digest(b""), 0
+    before, position = digest(b""), 0
     found: list[Message] = []
     for message in messages:
         note = (message.metadata.provider_raw or {})[PREFIX_NOTE]
@@ -316,11 +316,11 @@ def find_void_messages(messages: Iterable[Message], body: Mapping[str, Any], ite
         if not position <= length <= len(items):
             found.append(message)
             continue
-        digest.update(rest[position:length])
+        before.update(rest[position:length])
         position = length
         # The next item must begin after the digested bytes: the last item before it must not have grown.
         ends = items[length : length + 1] in (b",", b"")
-        if not (ends and note["frame"] == frame and note["items"] == digest.hexdigest()):
+        if not (ends and note["frame"] == frame and note["items"] == before.hexdigest()):
             found.append(message)
     return found
 
@@ -336,7 +336,7 @@ def is_signed(block: ContentBlock) -> bool:
 
 
 def _digest_frame(body: Mapping[str, Any]) -> str:
-    return _digest(wirejson.dumps([_strip_free_fields(body.get(name)) for name in _FRAME_FIELDS])).hexdigest()
+    return digest(wirejson.dumps([_strip_free_fields(body.get(name)) for name in _FRAME_FIELDS])).hexdigest()
 
 
 def _strip_free_fields(value: Any) -> Any:
@@ -349,5 +349,6 @@ def _strip_free_fields(value: Any) -> Any:
             return value
 
 
-def _digest(data: bytes) -> "blake2b":
+def digest(data: bytes) -> "blake2b":
+    """Return the digest of what precedes a reply, for a note on it."""
     return blake2b(data, digest_size=_DIGEST_BYTES)

@@ -109,8 +109,12 @@ def thinking_budget(request: RequestBuilder, requested: int, limit: int) -> int 
     if least is None or not request.holds_budgets:
         return requested
     budget = max(requested, least) if requested > 0 else 0  # none, or as many as the model likes
-    if budget >= limit and not _has_beta(request, facts.get("unbounded_thinking_beta")):
-        budget = limit - 1
+    if budget >= limit:
+        beta = facts.get("unbounded_thinking_beta")
+        # A beta feature is asked for by a header, or by a field of the body.
+        headers = request.options.headers.get(request.provider, {})
+        asked = f"{[*headers.values()]} {request.options.extra.get(request.provider, {})}"
+        budget = budget if beta is not None and beta in asked else limit - 1
     if budget < least:
         reason = f"{model} takes {least} or more, below the output limit of {limit}: it is left out"
         request.record_option_loss("thinking_budget", reason)
@@ -119,13 +123,6 @@ def thinking_budget(request: RequestBuilder, requested: int, limit: int) -> int 
         reason = f"{model} takes {least} or more, below the output limit of {limit}: {budget} is sent"
         request.record_option_loss("thinking_budget", reason)
     return budget
-
-
-def _has_beta(request: RequestBuilder, name: str | None) -> bool:
-    """Whether the caller asks for a beta feature, by a header or by a field of the body."""
-    headers = request.options.headers.get(request.provider, {})
-    fields = request.options.extra.get(request.provider, {})
-    return name is not None and name in f"{[*headers.values()]} {fields}"
 
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -257,23 +254,17 @@ class OptionTable:
             if path is None:
                 request.record_option_loss(name, self.absent)
             elif (value := supported_value(request, name, reasoning=reasoning)) is not None:
-                words = self._words.get(name)
-                if name in self._digested:
-                    assign_path(body, path, self._shorten(request, name, value))
-                elif words is None:
+                words, most = self._words.get(name), self._digested.get(name)
+                if most is not None and len(value) > most:
+                    reason = f"{name}: more than {most} characters: a digest is sent, the same for the same value"
+                    request.record_loss(LossKind.OPTION, reason, Severity.INFO)
+                    value = hashlib.sha256(value.encode()).hexdigest()[:most]
+                if words is None:
                     assign_path(body, path, value)
                 elif value in words:
                     assign_path(body, path, words[value])
                 else:
                     request.record_option_loss(name, f"{value!r:.40} is none of {', '.join(words)}")
-
-    def _shorten(self, request: RequestBuilder, name: str, value: str) -> str:
-        limit = self._digested[name]
-        if len(value) <= limit:
-            return value
-        reason = f"{name}: more than {limit} characters: a digest is sent, the same for the same value"
-        request.record_loss(LossKind.OPTION, reason, Severity.INFO)
-        return hashlib.sha256(value.encode()).hexdigest()[:limit]
 
     def decode(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of a body as arguments of `AdapterOptions`. Raises RequestError if a number is expected

@@ -137,7 +137,8 @@ def _project_history(
 
             projection = project(sent, target, keys=prefix.keys, server_state=server_state)
             turns, projection_losses = projection.turns, projection.losses
-            instruction_turns = _count_turns_of(sent[:lead], turns)
+            leading = {id(message) for message in sent[:lead]}
+            instruction_turns = sum(id(turn.message) in leading for turn in turns[:lead])
         if not (prefix.messages and context.encode_cache.is_shared):
             break
         # It ended before another message, which its last turn may not have been joined with.
@@ -245,17 +246,6 @@ class _ToolRounds:
             return False
         self.names.add(name)
         return True
-
-
-def _count_turns_of(messages: Sequence[Message], turns: Sequence[Turn]) -> int:
-    """Count the leading turns that belong to those messages."""
-    count = 0
-    for turn in turns[: len(messages)]:
-        for message in messages:
-            if turn.message is message:
-                count += 1
-                break
-    return count
 
 
 def _remember_issued_ids(

@@ -176,7 +176,10 @@ class RequestBuilder:
             ids = {message.id for message in messages}
             new_losses = [loss for loss in new_losses if loss.message_id in ids]
         mark = len(self.losses)
-        chunks = self._encode_chunks(turns, encode)
+        chunks: list[bytes] = []
+        for stretch in iter_stretches(turns):  # the items of a long history would take more memory than their JSON
+            chunks += encode_chunks(encode(stretch))
+            self.at_list_start = False
         context, shorter = self.context, self.prefix
         self.prefix = self.prefix.extend(
             context.tool_ids,
@@ -194,14 +197,6 @@ class RequestBuilder:
                 shorter=shorter if shorter.messages else None,
             )
         context.encode_cache.store(self.target.cache_key, self.prefix)
-
-    def _encode_chunks(self, turns: Sequence[Turn], encode: Callable[[Sequence[Turn]], list[Any]]) -> list[bytes]:
-        """Encode the turns in stretches: the items of a long history would take more memory than their JSON."""
-        chunks: list[bytes] = []
-        for stretch in iter_stretches(turns):
-            chunks += encode_chunks(encode(stretch))
-            self.at_list_start = False
-        return chunks
 
     def tool_id(self, key: str) -> str:
         """Return the provider's id of a call."""
@@ -358,19 +353,14 @@ class RequestBuilder:
 
         Each such block is a loss. Raises ProjectionError if the options say ``strict_prefix``.
         """
-        if not self.target.capabilities.thinking_policy.prefix_bound:
-            return False
-        if self._void_found is None:
-            history = next((value for value in body.values() if isinstance(value, EncodedHistory)), None)
-            if history is None:
-                return False
-            items = b",".join(history.json_chunks())
-            self.context.prefix_note = prefix_note(body, items)
-            self._void_found = self._record_void_thinking(body, items)
-        return self._void_found
-
-    def _record_void_thinking(self, body: Mapping[str, Any], items: bytes) -> bool:
         policy = self.target.capabilities.thinking_policy
+        if self._void_found is not None or not policy.prefix_bound:
+            return bool(self._void_found)
+        history = next((value for value in body.values() if isinstance(value, EncodedHistory)), None)
+        if history is None:
+            return False
+        items = b",".join(history.json_chunks())
+        self.context.prefix_note = prefix_note(body, items)
         candidates = (*self.prefix.with_prefix_note, *filter(has_prefix_note, self.uncached))
         signed = [
             message
@@ -387,7 +377,8 @@ class RequestBuilder:
                     loss = Loss(LossKind.THINKING, message.id, index, reason, Severity.WARNING, block.type)
                     refuse_critical([message], [loss])
                     self.losses.append(loss)
-        return bool(void_messages)
+        self._void_found = bool(void_messages)
+        return self._void_found
 
     def merge_list_header(self, name: str, value: str) -> dict[str, str]:
         """Return a header with our value appended to the caller's own list."""
