@@ -337,7 +337,12 @@ class ModelTable(FactTable[AdapterCapabilities]):
     def _find(self, model: str) -> AdapterCapabilities:
         own_name = re.sub(f"^(?:{self._prefix})", "", model) if self._prefix else model
         found = merge_rows(self._default, self._rows, *dict.fromkeys((own_name, model)))
-        return AdapterCapabilities.model_validate(_expand_vendor(found, model))
+        policy = found.get("thinking_policy", {})
+        if "reads_from" in policy:
+            vendor = model.partition("/")[0]
+            reads = [pattern.replace("{vendor}", vendor) for pattern in policy["reads_from"]]
+            found["thinking_policy"] = {**policy, "reads_from": reads}
+        return AdapterCapabilities.model_validate(found)
 
     def extend(self, default: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] = ()) -> "ModelTable":
         """Return a table with more defaults, which override these, and more rows, which come after these."""
@@ -356,16 +361,6 @@ class ModelTable(FactTable[AdapterCapabilities]):
     def is_empty(self) -> bool:
         """Whether the table declares nothing."""
         return not (self._default or self._rows)
-
-
-def _expand_vendor(fields: dict[str, Any], model: str) -> dict[str, Any]:
-    """Replace ``{vendor}`` in ``reads_from`` by the model's vendor, the part of its name before a slash."""
-    policy = fields.get("thinking_policy", {})
-    if "reads_from" not in policy:
-        return fields
-    vendor = model.partition("/")[0]
-    reads = [pattern.replace("{vendor}", vendor) for pattern in policy["reads_from"]]
-    return {**fields, "thinking_policy": {**policy, "reads_from": reads}}
 
 
 def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -390,7 +385,6 @@ def merge_rows(default: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], *n
 UPDATED_FIELDS = ("max_context_tokens", "max_output_tokens", "deprecated", "retires_on")
 
 _rows: dict[str, Sequence[Mapping[str, Any]]] = {}
-_found: dict[tuple[str, str], dict[str, Any]] = {}
 _revision = 0
 
 
@@ -403,8 +397,8 @@ def set_limit_updates(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     """Replace the updates: for each provider, rows with ``match`` globs and fields of AdapterCapabilities."""
     global _revision
     _rows.clear()
-    _found.clear()
     _rows.update(rows)
+    _changes.cache_clear()
     _revision += 1
 
 
@@ -421,11 +415,10 @@ def with_updates(declared: Callable[[Any], AdapterCapabilities]) -> property:
     return property(capabilities, doc=declared.__doc__)
 
 
+@lru_cache(MAX_KNOWN_MODELS)
 def _changes(provider: str, model: str) -> dict[str, Any]:
-    if (provider, model) not in _found:
-        changes: dict[str, Any] = {}
-        for row in _rows[provider]:
-            if any(fnmatchcase(model, pattern) for pattern in row["match"]):
-                changes |= {name: row[name] for name in UPDATED_FIELDS if name in row}
-        _found[provider, model] = changes
-    return _found[provider, model]
+    changes: dict[str, Any] = {}
+    for row in _rows[provider]:
+        if any(fnmatchcase(model, pattern) for pattern in row["match"]):
+            changes |= {name: row[name] for name in UPDATED_FIELDS if name in row}
+    return changes

@@ -19,7 +19,7 @@ from dragoman.adapter.requests.turns import CONVERSATION_ROLES, INSTRUCTION_ROLE
 from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.ids import ModelId
 from dragoman.canonical.message import Message, Role
-from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.tools import ServerTool, ToolDefinition
 
 Tools = Sequence[ToolDefinition]
 
@@ -85,9 +85,15 @@ def _rename_tools(
     rule = target.capabilities.tool_name_rule
     if all(rule.accepts(tool.name) for tool in tools):
         return tools, options
-    from dragoman.adapter.requests.call_translators import ToolNames, make_legal_names
+    from dragoman.adapter.requests.call_translators import ToolNames
 
-    legal_names = make_legal_names(tools, rule, target.provider)
+    legal_names = {
+        tool.name: rule.make_legal(tool.name)
+        for tool in tools
+        if not rule.accepts(tool.name)
+        and not isinstance(tool, ServerTool)
+        and (tool.provider_raw or {}).get("by") != target.provider  # its own tools keep their names
+    }
     for own, name in legal_names.items():
         reason = f"the tool {own} is offered under the name {name}, which the wire takes"
         losses.append(Loss(LossKind.TOOLS, "", -1, reason, Severity.INFO))
