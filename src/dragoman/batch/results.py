@@ -18,7 +18,6 @@ from dragoman.adapter.errors import (
 )
 from dragoman.adapter.operations.batch_api import BatchApi, BatchState, BatchStatus
 from dragoman.adapter.requests.call_translators import AnswerTool, ToolNames
-from dragoman.adapter.wire import WireResponse
 from dragoman.attempt.reports import CallReports, EventIds
 from dragoman.batch.handle import BatchEntry, BatchHandle
 from dragoman.batch.requests import PreparedRequest
@@ -99,7 +98,22 @@ class ResultReader:
         """
         wire_id, outcome = self._wire.decode_line(line)
         entry = self._pending.pop(wire_id, None)
-        return None if entry is None else (entry.custom_id, self._to_result(entry, outcome))
+        if entry is None:
+            return None
+        if isinstance(outcome, ProviderError):
+            return entry.custom_id, BatchError(entry.custom_id, outcome)
+        at = self._handle.submitted_at
+        context = RequestContext(
+            model=self._handle.model, session_id=entry.session_id, prices=self._prices, clock=lambda: at
+        )
+        context.tool_names = ToolNames(entry.tool_names) if entry.tool_names else None
+        context.answer_tool = AnswerTool() if entry.answers_by_tool else None
+        try:
+            return entry.custom_id, self._adapter.from_wire_response(outcome, context)
+        except ProviderError as error:
+            billed = None if error.partial is None else error.partial.usage
+            usage = None if billed is None else billed.as_lower_bound()
+            return entry.custom_id, BatchError(entry.custom_id, error, usage)
 
     def iter_denied(self) -> Iterator[tuple[str, BatchResult]]:
         """Yield the requests that the client's policy denied before they were sent."""
@@ -124,21 +138,6 @@ class ResultReader:
                 state.problem or message, provider=self._wire.provider, model=self._wire.model, code=state.status
             )
             yield entry.custom_id, BatchError(entry.custom_id, error)
-
-    def _to_result(self, entry: BatchEntry, outcome: WireResponse | ProviderError) -> BatchResult:
-        if isinstance(outcome, ProviderError):
-            return BatchError(entry.custom_id, outcome)
-        at = self._handle.submitted_at
-        context = RequestContext(
-            model=self._handle.model, session_id=entry.session_id, prices=self._prices, clock=lambda: at
-        )
-        context.tool_names = ToolNames(entry.tool_names) if entry.tool_names else None
-        context.answer_tool = AnswerTool() if entry.answers_by_tool else None
-        try:
-            return self._adapter.from_wire_response(outcome, context)
-        except ProviderError as error:
-            billed = None if error.partial is None else error.partial.usage
-            return BatchError(entry.custom_id, error, None if billed is None else billed.as_lower_bound())
 
 
 def to_outcome(result: BatchResult) -> SendOutcome:

@@ -116,18 +116,15 @@ class MediaFilter:
                 return (block,)
             why = self._media_problem(block)
             if why is None and turn.role not in self._capabilities.media_roles:
-                if self._may_follow(turn, block):
+                # Generated speech is sent as its transcript.
+                has_transcript = isinstance(block, AudioBlock) and block.transcript is not None
+                if turn.role is Role.ASSISTANT and "user" in self._capabilities.media_roles and not has_transcript:
                     reason = f"the {block.type} of the assistant follows in a message of the user"
                     return (self._move_media(turn, block, index, following, reason),)
                 why = f"{self._model} takes no {block.type} in a message of the role {turn.role}"
             return (self._replace_media(turn, block, index, why),) if why else (block,)
 
         return turn.map_blocks(change), following
-
-    def _may_follow(self, turn: Turn, block: Media) -> bool:
-        """Whether a message of the user may show what a model generated. Generated speech is sent as its transcript."""
-        has_transcript = isinstance(block, AudioBlock) and block.transcript is not None
-        return turn.role is Role.ASSISTANT and "user" in self._capabilities.media_roles and not has_transcript
 
     def _move_media(
         self, turn: Turn, block: Media, index: int, following: list[ContentBlock], reason: str
@@ -140,26 +137,21 @@ class MediaFilter:
     def _filter_result(
         self, turn: Turn, block: ToolResultBlock, index: int, following: list[ContentBlock]
     ) -> ToolResultBlock:
+        support = self._capabilities.supports_tool_result_media
         parts: list[ContentBlock] = []
         for part in block.content:
-            if isinstance(part, Media):
-                parts.append(self._filter_result_media(turn, part, index, following))
-            else:
+            if not isinstance(part, Media):
                 parts += self._other_part(turn, part, index)
+            elif (why := self._media_problem(part)) or not support:
+                why = why or f"{self._model} takes no {part.type} in a tool's answer"
+                parts.append(self._replace_media(turn, part, index, why))
+            elif support is EMULATED:
+                reason = f"the tool's {part.type} follows its answer"
+                parts.append(self._move_media(turn, part, index, following, reason))
+            else:
+                parts.append(part)
         content = tuple(parts)
         return block if content == block.content else block.model_copy(update={"content": content})
-
-    def _filter_result_media(self, turn: Turn, part: Media, index: int, following: list[ContentBlock]) -> ContentBlock:
-        support = self._capabilities.supports_tool_result_media
-        if why := self._media_problem(part):
-            return self._replace_media(turn, part, index, why)
-        if support is EMULATED:
-            reason = f"the tool's {part.type} follows its answer"
-            return self._move_media(turn, part, index, following, reason)
-        if not support:
-            reason = f"{self._model} takes no {part.type} in a tool's answer"
-            return self._replace_media(turn, part, index, reason)
-        return part
 
     def _replace_media(self, turn: Turn, block: Media, index: int, why: str) -> TextBlock:
         if isinstance(block, AudioBlock) and block.transcript is not None:

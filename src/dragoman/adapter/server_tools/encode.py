@@ -17,8 +17,6 @@ from dragoman.adapter.wirejson import assign_path, dumps_text, split_path
 from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.tools import ClientTool, CustomTool, ProviderTool, ServerTool, ToolDefinition
 
-_FUNCTION_FIELDS = ("strict", "defer_loading")
-
 
 def are_plain(tools: Sequence[ToolDefinition], capabilities: AdapterCapabilities) -> bool:
     """Whether all tools are functions that the model takes as they are: without notes and fields of providers, with
@@ -70,12 +68,12 @@ class ToolsOfRequest:
                 words = {each.WORD for each in tools if isinstance(each, ServerTool)}
                 chosen = self._encode(tool, words)
                 added += chosen is not None and self._is_own(chosen) and not isinstance(tool, ClientTool)
-            # Most tools are functions of the program.
-            is_function = self.calls_functions and chosen is not None and chosen.provider_raw is None
-            if chosen is not None and (is_function or self._is_usable(chosen)):
-                if chosen.strict or chosen.defer_loading:
-                    self._record_missing_fields(chosen)
-                kept.append(chosen)
+            if chosen is None or not self._is_usable(chosen):
+                continue
+            kept.append(chosen)
+            for name in ("strict", "defer_loading"):
+                if getattr(chosen, name) and name not in self.table.function_fields:
+                    self.record_loss(f"the tool {chosen.name}: {self.provider} has no {name}", Severity.INFO)
         # Some providers need a switch if a request has both functions and server tools.
         if 0 < added < len(kept) and (row := self.table.find("mixed", self.model)) is not None:
             self.fields.append(row.body)
@@ -105,7 +103,12 @@ class ToolsOfRequest:
             if tool.input_schema.get("properties") and not tool.RESTRICTING & tool.settings().keys():
                 return _as_function(tool)
             if isinstance(tool, CustomTool) and tool.provider_raw:
-                return self._as_unrestricted_function(tool)
+                # A grammar restricts nothing in a function, so the description holds it.
+                reason = f"the tool {tool.name}: {self.model} is not held to its grammar: the description says it"
+                self.record_loss(reason, Severity.WARNING)
+                grammar = f"The input must obey this {tool.syntax} grammar:\n{tool.grammar}"
+                described = "\n\n".join(filter(None, (tool.description, grammar)))
+                return _as_function(tool).model_copy(update={"description": described})
         try:
             entry = self._encode_native(tool, row, words)
         except UnsupportedToolError as error:
@@ -148,23 +151,6 @@ class ToolsOfRequest:
         self.headers += row.headers.items()
         own = tool.extra.get(self.provider)
         return merge_fields(entry, own, lambda *_: None) if own and entry is not None else entry
-
-    def _as_unrestricted_function(self, tool: CustomTool) -> ToolDefinition:
-        """Return a tool with a grammar as a function. The grammar restricts nothing there, so the description holds
-        it."""
-        self.record_loss(
-            f"the tool {tool.name}: {self.model} is not held to its grammar: the description says it",
-            Severity.WARNING,
-        )
-        grammar = f"The input must obey this {tool.syntax} grammar:\n{tool.grammar}"
-        described = "\n\n".join(filter(None, (tool.description, grammar)))
-        return _as_function(tool).model_copy(update={"description": described})
-
-    def _record_missing_fields(self, tool: ToolDefinition) -> None:
-        for name in _FUNCTION_FIELDS:
-            if getattr(tool, name) and name not in self.table.function_fields:
-                reason = f"the tool {tool.name}: {self.provider} has no {name}"
-                self.record_loss(reason, Severity.INFO)
 
     def record_loss(self, reason: str, severity: Severity) -> None:
         self.losses.append(Loss(LossKind.TOOLS, "", -1, reason, severity))
@@ -309,12 +295,6 @@ def _write_condition(condition: Mapping[str, Any]) -> str:
     return f"{condition['key']} {_SIGNS[kind]} {dumps_text(condition['value'])}"
 
 
-def _network_policy(path: str, network: Any) -> Mapping[str, Any]:
-    if network == "off":
-        return {path: {"type": "disabled"}}
-    return {path: {"type": "allowlist", "allowed_domains": list(network)}}
-
-
 SHAPES: Mapping[str, Callable[[str, Any], Mapping[str, Any]]] = {
     "allowed_mode": lambda path, names: {path: [{"mode": "any", "tools": list(names)}]},
     "american_date": lambda path, day: {path: day.strftime("%m/%d/%Y")},
@@ -332,7 +312,9 @@ SHAPES: Mapping[str, Callable[[str, Any], Mapping[str, Any]]] = {
     "minus": lambda path, domains: {path: [f"-{domain}" for domain in domains]},
     # A server's name also names the toolset that refers to it.
     "named_toolset": lambda path, name: {path: name, "mcp_server_name": name},
-    "network_policy": _network_policy,
+    "network_policy": lambda path, network: {
+        path: {"type": "disabled"} if network == "off" else {"type": "allowlist", "allowed_domains": list(network)}
+    },
     "pixels": lambda path, display: {f"{path}_width_px": display[0], f"{path}_height_px": display[1]},
     "timestamp": lambda path, day: {path: f"{day.isoformat()}T00:00:00Z"},
     "width_and_height": lambda path, display: {f"{path}_width": display[0], f"{path}_height": display[1]},

@@ -107,8 +107,21 @@ class _Reader:
         if isinstance(value, dict):
             return self._read_object(value)
         if isinstance(value, list):
-            return self._read_list(value)
-        return self._read_text(value) if isinstance(value, str) else value
+            items = []
+            for each in value:
+                if not self._take(_FIELD_COST):
+                    break
+                if (read := self.read(each)) not in (None, "", [], {}):
+                    items.append(read)
+            return items
+        if not isinstance(value, str):
+            return value
+        if len(value) > _MAX_WORD and not any(letter.isspace() for letter in value[: 2 * _MAX_WORD]):
+            return ""
+        shown = value[: max(self._left, 0)]
+        self.cut = self.cut or len(shown) < len(value)
+        self._left -= len(shown)
+        return shown
 
     def _read_object(self, value: Mapping[str, Any]) -> dict[str, Any]:
         opaque = _rules().opaque
@@ -121,23 +134,6 @@ class _Reader:
             if (read := self.read(each)) not in (None, "", [], {}):
                 found[key] = read
         return found
-
-    def _read_list(self, value: Sequence[Any]) -> list[Any]:
-        found = []
-        for each in value:
-            if not self._take(_FIELD_COST):
-                break
-            if (read := self.read(each)) not in (None, "", [], {}):
-                found.append(read)
-        return found
-
-    def _read_text(self, text: str) -> str:
-        if len(text) > _MAX_WORD and not any(letter.isspace() for letter in text[: 2 * _MAX_WORD]):
-            return ""
-        shown = text[: max(self._left, 0)]
-        self.cut = self.cut or len(shown) < len(text)
-        self._left -= len(shown)
-        return shown
 
     def _take(self, characters: int) -> bool:
         self._left -= characters
