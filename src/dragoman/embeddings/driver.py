@@ -192,16 +192,32 @@ class _Call:
     def workers(self) -> int:
         return min(self._concurrency, len(self.waiting))
 
-    def prepare(self) -> Work[None]:
-        """Judge the inputs, and split them into requests."""
+    def _prepare(self) -> Work[None]:
+        """Judge the inputs, set the headers to send, and split the inputs into requests. Raises PolicyDeniedError,
+        RequestError for an input that the policy changed too much, and ConfigurationError if nothing in the client
+        reads the labels."""
         self._embedding.check(self._inputs, self._options)
         missing = [number for number, each in enumerate(self._vectors) if each is None]
-        judged = yield from self._admit(missing)
+        given, admitted, found = self._governance.client.options or AdapterOptions(), list(self._inputs), self._labels
+        for number in missing:
+            each = self._inputs[number]
+            message = Message.user(each if isinstance(each, str) else [each])
+            prompt = Prompt(session_id=self._ids.session_id, messages=(message,), options=given, labels=self._labels)
+            judged = yield from self._judge.prompt(prompt)
+            content = judged.messages[-1].content if len(judged.messages) == 1 else ()
+            if isinstance(each, str) and content and all(isinstance(block, TextBlock) for block in content):
+                admitted[number] = "".join(getattr(block, "text", "") for block in content)
+            elif not (isinstance(each, ImageBlock) and content == (each,)):
+                raise RequestError(f"the policy changed input {number} in a way that cannot be embedded")
+            given = judged.options
+            found |= judged.labels
+        self._labels = found
+        self._options = replace(self._options, headers=given.headers.get(self._embedding.provider, {}))
         # A request may have so many tokens that it fits into every limit of the client.
         limits = self._governance.client.limits
         fitting = () if limits is None else (each for each in limits.limits if each.matches(self._governance.model))
         most = min((each.tokens for each in fitting if each.tokens), default=None)
-        plan = plan_requests(self._embedding, judged, self._options, missing, most)
+        plan = plan_requests(self._embedding, admitted, self._options, missing, most)
         self._sent = plan.inputs
         self._record(plan.losses)
         self.waiting = list(enumerate(plan.requests))[::-1]
@@ -217,11 +233,11 @@ class _Call:
             reports.emit(self._ids, partial(TurnStarted.of, Message.user(content)))
         failed: StopReason | None = None
         try:
-            yield from self.prepare()
+            yield from self._prepare()
             if self.waiting:
                 yield from self._governance.check_store()
             yield Perform(self._send_all, self._send_all_async)
-            return (yield from self.finish())
+            return (yield from self._finish())
         except BaseException as error:
             failed = StopReason.ERROR if isinstance(error, Exception) else StopReason.CANCELLED
             raise
@@ -280,7 +296,7 @@ class _Call:
                 self._errors[request] = error
                 self.waiting.clear()
 
-    def finish(self) -> Work[Embeddings]:
+    def _finish(self) -> Work[Embeddings]:
         """Save what was used. Return the vectors, or raise the error of the first request that failed."""
         store = self._governance.client.store
         billed = [self._receipts[number] for number in sorted(self._receipts)]
@@ -313,27 +329,6 @@ class _Call:
             labels=self._labels,
         )
 
-    def _admit(self, numbers: Iterable[int]) -> Work[list[EmbeddingInput]]:
-        """Return the inputs as they may be sent, and set the headers to send. Raises PolicyDeniedError, RequestError
-        for an input that the policy changed too much, and ConfigurationError if nothing in the client reads the labels.
-        """
-        given, admitted, found = self._governance.client.options or AdapterOptions(), list(self._inputs), self._labels
-        for number in numbers:
-            each = self._inputs[number]
-            message = Message.user(each if isinstance(each, str) else [each])
-            prompt = Prompt(session_id=self._ids.session_id, messages=(message,), options=given, labels=self._labels)
-            judged = yield from self._judge.prompt(prompt)
-            content = judged.messages[-1].content if len(judged.messages) == 1 else ()
-            if isinstance(each, str) and content and all(isinstance(block, TextBlock) for block in content):
-                admitted[number] = "".join(getattr(block, "text", "") for block in content)
-            elif not (isinstance(each, ImageBlock) and content == (each,)):
-                raise RequestError(f"the policy changed input {number} in a way that cannot be embedded")
-            given = judged.options
-            found |= judged.labels
-        self._labels = found
-        self._options = replace(self._options, headers=given.headers.get(self._embedding.provider, {}))
-        return admitted
-
     def _fetch(self, request: int, wire: WireRequest, inputs: Sequence[EmbeddingInput]) -> Work[EmbeddingReply]:
         """Send one request, attempt after attempt, and keep the receipt of what was billed."""
         governance = self._governance
@@ -354,7 +349,7 @@ class _Call:
                 reply = self._embedding.from_wire_response(response, inputs, self._options)
             except ProviderError as unusable:
                 error, reply = unusable, unusable.embedded or EmbeddingReply([])
-            self._receipts[request] = receipt = self._to_receipt(reply.usage, latency_ms())
+            receipt = self._receipts[request] = self._to_receipt(reply.usage, latency_ms())
             if reply.usage is None:  # what was estimated counts
                 receipt = receipt.model_copy(update={"metadata": receipt.metadata.model_copy(update={"usage": None})})
             details = ResponseDetails(response.status, response.headers)
