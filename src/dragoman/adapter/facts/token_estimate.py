@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from operator import add, attrgetter, is_, mul
+from operator import add, attrgetter, is_, itemgetter, mul
 from typing import Any, Literal, NamedTuple
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.context import GrowingMessages
@@ -30,7 +30,6 @@ from dragoman.canonical.blocks import (
     AudioBlock,
     ContentBlock,
     DocumentBlock,
-    FrozenModel,
     ImageBlock,
     PromptResultBlock,
     ProviderBlock,
@@ -129,53 +128,31 @@ _IS_LETTER, _IS_DIGIT, _IS_MARK, _IS_LINE = (
 )
 
 
-class Weights(FrozenModel):
-    """Tokens for one of each. ``start`` counts once in a request; see `TextCounts` and `RequestMeasures` for the
-    others."""
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Tokens for one of each, by the names in `TextCounts` and `RequestMeasures`; ``start`` counts once in a
+    request."""
 
-    start: float = Field(default=0, ge=0)
-    messages: float = Field(default=4, ge=0)
-    systems: float = Field(default=0, ge=0)
-    calls: float = Field(default=10, ge=0)
-    results: float = Field(default=4, ge=0)
-    toolbox: float = Field(default=0, ge=0)
-    tools: float = Field(default=10, ge=0)
-    nodes: float = Field(default=2, ge=0)
-    native_tools: float = Field(default=100, ge=0)
-    thinking: float = Field(default=0, ge=0)
-    signature: float = Field(default=0, ge=0)
-    native: float = Field(default=0.25, ge=0)
-    pages: float = Field(default=500, ge=0)
-    audio: float = Field(default=25, ge=0)
-    video: float = Field(default=260, ge=0)
-
-    words: float = Field(default=1, ge=0)
-    pieces: float = Field(default=0.5, ge=0)
-    capitals: float = Field(default=0.5, ge=0)
-    numbers: float = Field(default=0.5, ge=0)
-    digits: float = Field(default=0.3, ge=0)
-    marks: float = Field(default=0.3, ge=0)
-    mark_runs: float = Field(default=0.5, ge=0)
-    lines: float = Field(default=0.5, ge=0)
-    indents: float = Field(default=0.3, ge=0)
-    accented: float = Field(default=0.3, ge=0)
-    wide: float = Field(default=0.8, ge=0)
-    astral: float = Field(default=2, ge=0)
-
-    image: ImageRule = Field(default_factory=ImageRule)
+    tokens_of: Mapping[str, float]
+    image: ImageRule
 
     def tokens(self, measures: "RequestMeasures") -> int:
         """Return the tokens of a request, at least 1."""
-        total = self.start + sum(self.image.tokens(size, detail) for size, detail in measures.images)
-        total = sum(map(mul, _parts_of(self), _parts_of(measures)), total)
+        total = self.tokens_of["start"] + sum(self.image.tokens(size, detail) for size, detail in measures.images)
+        total = sum(map(mul, _parts_of_weights(self.tokens_of), _parts_of(measures)), total)
         counts = map(add, measures.text, measures.schema_text)
-        return max(1, round(sum(map(mul, _text_counts_of(self), counts), total)))
+        return max(1, round(sum(map(mul, _text_of_weights(self.tokens_of), counts), total)))
 
 
-PARTS = tuple(
-    name for name in Weights.model_fields if name not in ("start", "image") and name not in TextCounts._fields
+_PARTS = (
+    "messages", "systems", "calls", "results", "toolbox", "tools", "nodes", "native_tools", "thinking", "signature",
+    "native", "pages", "audio", "video",
+)  # fmt: skip
+_parts_of, _parts_of_weights, _text_of_weights = (
+    attrgetter(*_PARTS),
+    itemgetter(*_PARTS),
+    itemgetter(*TextCounts._fields),
 )
-_parts_of, _text_counts_of = attrgetter(*PARTS), attrgetter(*TextCounts._fields)
 
 
 def estimate_tokens(
@@ -205,9 +182,11 @@ def _weights(
     table = read_toml(__package__, "token_weights.toml").get(name)
     if table is None:
         raise ConfigurationError(f"token_estimate of {model}: there is no tokenizer {name!r}")
+    if wrong := [key for key, value in weights if key not in table or value < 0]:
+        raise ConfigurationError(f"token_estimate of {model}: {wrong[0]!r:.40} is not a weight, or is less than 0")
     rule = {key: value for key, value in row_for(model, "image").items() if key != "match"}
     try:
-        return Weights.model_validate({**table, **dict(weights), "image": {**rule, **dict(image)}})
+        return Weights({**table, **dict(weights)}, ImageRule.model_validate({**rule, **dict(image)}))
     except ValidationError as error:
         raise ConfigurationError(f"token_estimate of {model}: {error.errors(include_input=False)[0]['msg']}") from None
 
