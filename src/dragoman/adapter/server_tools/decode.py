@@ -10,28 +10,15 @@ from typing import Any
 from dragoman.adapter.server_tools.encode import BY_PROVIDER
 from dragoman.adapter.server_tools.table import ServerToolTable, ToolRow
 from dragoman.adapter.wirejson import split_path
-from dragoman.canonical.server_tools import (
-    ApplyPatch,
-    Bash,
-    CodeExecution,
-    ComputerUse,
-    FileSearch,
-    ImageGeneration,
-    McpServer,
-    Memory,
-    Shell,
-    TextEditor,
-    ToolSearch,
-    WebFetch,
-    WebSearch,
-)
+from dragoman.canonical import server_tools as kinds
 from dragoman.canonical.tools import ClientTool, CustomTool, ServerTool, ToolDefinition
 
 _KINDS: Mapping[str, type[ServerTool]] = {
     kind.WORD: kind
     for kind in (
-        WebSearch, WebFetch, CodeExecution, FileSearch, ImageGeneration, McpServer, ToolSearch,
-        Bash, TextEditor, Memory, ComputerUse, Shell, ApplyPatch, CustomTool,
+        kinds.WebSearch, kinds.WebFetch, kinds.CodeExecution, kinds.FileSearch, kinds.ImageGeneration,
+        kinds.McpServer, kinds.ToolSearch, kinds.Bash, kinds.TextEditor, kinds.Memory, kinds.ComputerUse,
+        kinds.Shell, kinds.ApplyPatch, CustomTool,
     )
 }  # fmt: skip
 
@@ -80,7 +67,7 @@ def _read(
     for name, choices in row.choices.items():
         by_type = {choice.get("type"): word for word, choice in choices.items()}
         settings[name] = by_type.get(native.get("type"), "auto")
-    names = {"name": tool.name} if issubclass(kind, (ClientTool, McpServer)) else {}
+    names = {"name": tool.name} if issubclass(kind, (ClientTool, kinds.McpServer)) else {}
     fields = {"required": False, **{k: v for k, v in settings.items() if v is not None}, **names}
     value = kind.model_validate(fields)
     return value.model_copy(update={"provider_raw": tool.provider_raw})
