@@ -79,10 +79,10 @@ class EncodedPrefix:
 
     def extend(
         self, tool_ids: ToolIdMap, options: Any, turns: Sequence[Turn], chunks: Iterable[bytes],
-        losses: Sequence[Loss], encoder_state: Mapping[str, Any],
+        losses: Sequence[Loss], encoder_state: Mapping[str, Any], shared_by: str,
     ) -> "EncodedPrefix":  # fmt: skip
         """Return the prefix with more messages, given as a turn each, their items as JSON, their losses, and the
-        adapter's state after them."""
+        adapter's state after them. ``shared_by`` is the provider if the cache is shared, or else empty."""
         calls: list[str] = []
         noted: list[Message] = []
         for turn in turns:  # one loop, because it reads the whole history
@@ -100,6 +100,9 @@ class EncodedPrefix:
             keys=self.keys.with_calls(calls),
             with_prefix_note=(*self.with_prefix_note, *noted),
             encoder_state=deepcopy(encoder_state),
+            provider=shared_by,
+            sent_ids=tool_ids.sent_to(shared_by) if shared_by else {},
+            shorter=self if shared_by and self.messages else None,
         )
 
 

@@ -180,7 +180,7 @@ class RequestBuilder:
         for stretch in iter_stretches(turns):  # the items of a long history would take more memory than their JSON
             chunks += encode_chunks(encode(stretch))
             self.at_list_start = False
-        context, shorter = self.context, self.prefix
+        context = self.context
         self.prefix = self.prefix.extend(
             context.tool_ids,
             encoding_options(self.options),
@@ -188,14 +188,8 @@ class RequestBuilder:
             chunks,
             [*new_losses, *self.losses[mark:]],
             self.encoder_state,
+            self.provider if context.encode_cache.is_shared else "",
         )
-        if context.encode_cache.is_shared:
-            self.prefix = replace(
-                self.prefix,
-                provider=self.provider,
-                sent_ids=context.tool_ids.sent_to(self.provider),
-                shorter=shorter if shorter.messages else None,
-            )
         context.encode_cache.store(self.target.cache_key, self.prefix)
 
     def tool_id(self, key: str) -> str:

@@ -95,12 +95,12 @@ def _describe(block: ProviderBlock, reader: "_Reader") -> str:
     return "\n".join(f"[{part}]" for part in parts)
 
 
+@dataclass(slots=True)
 class _Reader:
     """Copies the readable parts of JSON, up to a number of characters."""
 
-    def __init__(self, left: int) -> None:
-        self._left = left
-        self.cut = False
+    left: int
+    cut: bool = False
 
     def read(self, value: Any) -> Any:
         """Return the value without opaque and empty parts, cut where the characters end."""
@@ -118,9 +118,9 @@ class _Reader:
             return value
         if len(value) > _MAX_WORD and not any(letter.isspace() for letter in value[: 2 * _MAX_WORD]):
             return ""
-        shown = value[: max(self._left, 0)]
+        shown = value[: max(self.left, 0)]
         self.cut = self.cut or len(shown) < len(value)
-        self._left -= len(shown)
+        self.left -= len(shown)
         return shown
 
     def _read_object(self, value: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,9 +136,9 @@ class _Reader:
         return found
 
     def _take(self, characters: int) -> bool:
-        self._left -= characters
-        self.cut = self.cut or self._left < 0
-        return self._left >= 0
+        self.left -= characters
+        self.cut = self.cut or self.left < 0
+        return self.left >= 0
 
 
 def close_open_calls(turns: Sequence[Turn], rules: PairRules, provider: str, losses: list[Loss]) -> list[Turn]:
