@@ -175,7 +175,7 @@ def sort_results(handle: BatchHandle, results: Iterable[tuple[str, BatchResult]]
 
 def report_request(reports: CallReports, adapter: Adapter, request: PreparedRequest) -> None:
     """Report that a turn starts. One that is denied has ended."""
-    if not reports.is_on:
+    if not reports.is_on:  # the tokens take long to estimate
         return
     from dragoman.events.catalogue import TurnStarted
 
@@ -190,8 +190,6 @@ def report_request(reports: CallReports, adapter: Adapter, request: PreparedRequ
 
 def report_failure(reports: CallReports, request: PreparedRequest, error: BaseException) -> None:
     """Report that a request was not submitted. An error that is not an Exception is a caller who left."""
-    if not reports.is_on:
-        return
     ids = EventIds(request.session_id, request.turn_id)
     reports.fail(ids, error)
     if isinstance(error, Exception):
@@ -202,8 +200,6 @@ def report_failure(reports: CallReports, request: PreparedRequest, error: BaseEx
 
 def report_result(reports: CallReports, entry: BatchEntry, result: BatchResult, seconds: float) -> None:
     """Report a result that was fetched ``seconds`` after its request was submitted."""
-    if not reports.is_on:
-        return
     ids = EventIds(entry.session_id, entry.turn_id)
     if isinstance(result, Message):
         reports.complete(ids, result)

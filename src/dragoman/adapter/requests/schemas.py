@@ -4,6 +4,7 @@ Providers support different parts of JSON Schema; each target's models.toml says
 not support move into the description, so that the model still sees them.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,7 +42,7 @@ _NESTED_REFERENCES = 8
 _INLINED = 128 * 1024
 """Characters of the definitions that take the place of references in one request. A schema of a kilobyte can name its
 definitions so that each holds several of the next, and would grow a million times."""
-_REFERENCES = ("#/$defs/", "#/definitions/")
+_REFERENCE = re.compile(r"#/(\$defs|definitions)/(.*)", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -254,21 +255,18 @@ class _SchemaFitter:
         """Return the reference as the target has it; None if what it names must take its place."""
         if not self._is_taken("$ref"):
             return None
-        for start in _REFERENCES:
-            if reference.startswith(start):
-                group = start[2:-1]
-                name = self._rule.renamed.get(group, group)  # unless the schema has both, as in `_rename_keywords`
-                is_kept = self._is_taken(name) and (name == group or name not in self._root)
-                return f"#/{name}/{reference.removeprefix(start)}" if is_kept else None
-        return reference
+        if (found := _REFERENCE.fullmatch(reference)) is None:
+            return reference
+        group, name = found.groups()
+        kept = self._rule.renamed.get(group, group)  # unless the schema has both, as in `_rename_keywords`
+        is_kept = self._is_taken(kept) and (kept == group or kept not in self._root)
+        return f"#/{kept}/{name}" if is_kept else None
 
     def _resolve_reference(self, reference: str) -> Schema | None:
-        for start in _REFERENCES:
-            if reference.startswith(start):
-                group = self._root.get(start[2:-1])
-                resolved = group.get(reference.removeprefix(start)) if isinstance(group, Mapping) else None
-                return dict(resolved) if isinstance(resolved, Mapping) else None
-        return None
+        found = _REFERENCE.fullmatch(reference)
+        group = None if found is None else self._root.get(found[1])
+        resolved = group.get(found[2]) if found and isinstance(group, Mapping) else None
+        return dict(resolved) if isinstance(resolved, Mapping) else None
 
 
 def _add_to_description(schema: Schema, keywords: Mapping[str, Any]) -> Schema:
