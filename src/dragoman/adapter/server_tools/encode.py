@@ -1,7 +1,7 @@
 """What the tools of one request add to it, and server tools by the table of the model's adapter. `SHAPES` are settings
 that a wire writes in another shape."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -142,15 +142,54 @@ class ToolsOfRequest:
             raise UnsupportedToolError(reason, provider=self.provider, model=self.model)
         if row.part_of:
             self.record_loss(f"{tool.name}: {self.provider} does this as a part of {row.part_of}", Severity.INFO)
-        entry = None if row.part_of in words else deepcopy(row.entry)
-        encoder = _SettingEncoder(self, tool, row, entry, deepcopy(row.body))
+        entry, body = None if row.part_of in words else deepcopy(row.entry), deepcopy(row.body)
         for name, value in tool.settings().items():
-            encoder.encode(name, value)
-        if encoder.body:
-            self.fields.append(encoder.body)
+            for path, written in self._encode_setting(tool, row, name, value):
+                target = body if path.startswith("/") else entry
+                if target is not None:
+                    assign_deep(target, path.removeprefix("/"), written)
+        if body:
+            self.fields.append(body)
         self.headers += row.headers.items()
         own = tool.extra.get(self.provider)
         return merge_fields(entry, own, lambda *_: None) if own and entry is not None else entry
+
+    def _encode_setting(self, tool: ServerTool, row: ToolRow, name: str, value: Any) -> Iterable[tuple[str, Any]]:
+        """Return what a setting writes, by path; nothing if it is left out. Raises UnsupportedToolError if the setting
+        restricts the tool and cannot be sent."""
+        if name in BY_PROVIDER:
+            value = value.get(self.provider)
+        if value is None or value in row.given.get(name, ()):
+            return ()
+        path, limit = row.fields.get(name), row.limits.get(name)
+        if limit is not None and len(value) > limit:
+            raise self._lacks(tool, name, f"{self.provider} takes {limit} at most")
+        if isinstance(value, str) and (choice := row.choices.get(name, {}).get(value)) is not None:
+            return choice.items()
+        if (words := row.words.get(name)) is not None:
+            if str(value) not in words:
+                return self._leave_out(tool, name, f"{value!r} is none of {', '.join(words)}")
+            value = words[str(value)]
+        if path is None:
+            return self._leave_out(tool, name, f"{self.provider}:{self.model} has no such setting")
+        if reason := row.approximate.get(name):
+            self.record_loss(f"{tool.name}: {name}: {reason}", Severity.INFO)
+        shape = SHAPES.get(row.shapes.get(name, ""))
+        try:
+            values = shape(path, value) if shape else {path: _to_json(value)}
+        except (KeyError, TypeError):
+            return self._leave_out(tool, name, "the value has no form on this wire")
+        return [*values.items(), *row.along.get(name, {}).items()]
+
+    def _leave_out(self, tool: ServerTool, name: str, why: str) -> Iterable[tuple[str, Any]]:
+        if name in tool.RESTRICTING:
+            raise self._lacks(tool, name, why)
+        self.record_loss(f"{tool.name}: {name}: {why}", Severity.INFO)
+        return ()
+
+    def _lacks(self, tool: ServerTool, name: str, why: str) -> UnsupportedToolError:
+        reason = f"{tool.name}: {name} restricts the tool, and {why}: remove it, or choose another model"
+        return UnsupportedToolError(reason, provider=self.provider, model=self.model)
 
     def record_loss(self, reason: str, severity: Severity) -> None:
         self.losses.append(Loss(LossKind.TOOLS, "", -1, reason, severity))
@@ -203,65 +242,6 @@ def _missing_settings(tool: ServerTool, row: ToolRow, provider: str) -> str:
         return " and ".join(lacking)
     some = [name for name in row.together if name in settings]
     return "" if not some or len(some) == len(row.together) else f"all of {', '.join(row.together)}"
-
-
-@dataclass(slots=True)
-class _SettingEncoder:
-    """Writes the settings of one tool: into its own object, if it has one, and into fields of the body."""
-
-    request: ToolsOfRequest
-    tool: ServerTool
-    row: ToolRow
-    entry: dict[str, Any] | None
-    body: dict[str, Any]
-
-    def encode(self, name: str, value: Any) -> None:
-        row, provider = self.row, self.request.provider
-        if name in BY_PROVIDER and (value := value.get(provider)) is None:
-            return
-        if value in row.given.get(name, ()):
-            return
-        path = row.fields.get(name)
-        if (limit := row.limits.get(name)) is not None and len(value) > limit:
-            raise self._lacks(name, f"{provider} takes {limit} at most")
-        if isinstance(value, str) and (choice := row.choices.get(name, {}).get(value)) is not None:
-            self._assign_all(choice)
-            return
-        if name in row.words:
-            words = row.words[name]
-            if str(value) not in words:
-                self._leave_out(name, f"{value!r} is none of {', '.join(words)}")
-                return
-            value = words[str(value)]
-        if path is None:
-            self._leave_out(name)
-            return
-        if reason := row.approximate.get(name):
-            self.request.record_loss(f"{self.tool.name}: {name}: {reason}", Severity.INFO)
-        shape = SHAPES.get(row.shapes.get(name, ""))
-        try:
-            values = shape(path, value) if shape else {path: _to_json(value)}
-        except (KeyError, TypeError):
-            self._leave_out(name, "the value has no form on this wire")
-            return
-        self._assign_all(values)
-        self._assign_all(row.along.get(name, {}))
-
-    def _leave_out(self, name: str, why: str = "") -> None:
-        why = why or f"{self.request.provider}:{self.request.model} has no such setting"
-        if name in self.tool.RESTRICTING:
-            raise self._lacks(name, why)
-        self.request.record_loss(f"{self.tool.name}: {name}: {why}", Severity.INFO)
-
-    def _lacks(self, name: str, why: str) -> UnsupportedToolError:
-        reason = f"{self.tool.name}: {name} restricts the tool, and {why}: remove it, or choose another model"
-        return UnsupportedToolError(reason, provider=self.request.provider, model=self.request.model)
-
-    def _assign_all(self, values: Mapping[str, Any]) -> None:
-        for path, value in values.items():
-            target = self.body if path.startswith("/") else self.entry
-            if target is not None:
-                assign_deep(target, path.removeprefix("/"), value)
 
 
 BY_PROVIDER = frozenset({"container", "files", "stores"})
