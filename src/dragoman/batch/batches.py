@@ -21,14 +21,14 @@ from dragoman.adapter.errors import (
     ProviderError,
 )
 from dragoman.adapter.losses import Loss
-from dragoman.adapter.operations.batch_api import BatchState, BatchStatus
+from dragoman.adapter.operations.batch_api import BatchApi, BatchState, BatchStatus
 from dragoman.adapter.operations.operation import Operation
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.replies.framing import NdjsonDecoder
 from dragoman.adapter.wire import DEFAULT_BODY_CAP, WireResponse
 from dragoman.attempt.governance import FREE, Governance, read_call_settings
 from dragoman.batch.handle import NOT_SUBMITTED, BatchDenial, BatchEntry, BatchHandle
-from dragoman.batch.requests import PreparedRequest, Requests, batch_wire, encode_batch, prepare_requests
+from dragoman.batch.requests import PreparedRequest, Requests, encode_batch, prepare_requests
 from dragoman.batch.results import (
     BatchError,
     BatchPrices,
@@ -117,7 +117,9 @@ class _Batches(Generic[TransportT]):
         config, own = read_call_settings(self.adapter.provider, client, providers, settings)
         self.losses: Mapping[str, tuple[Loss, ...]] = {}
         """The losses of the requests in the batch that was submitted last, by request id."""
-        self._wire = batch_wire(self.adapter)
+        if self.adapter.batch_api is None:
+            raise ConfigurationError(f"{self.adapter.model_id} has no batch API: send the requests one by one")
+        self._wire: BatchApi = self.adapter.batch_api
         self._options = options or config.options or AdapterOptions()
         table = prices if prices is not None else config.prices
         if table is not None and not isinstance(table, PriceTable):
@@ -141,10 +143,10 @@ class _Batches(Generic[TransportT]):
         governance = self._governance
         governance.client.lifetime.check()
         schema = None if output is None else AnswerType[Any](output).schema
-        judged = prepare_requests(self.adapter, requests, self._options, schema)
+        judged = prepare_requests(self._wire, requests, self._options, schema)
         for index, request in enumerate(judged):
             judged[index] = yield from self._admit(request)
-        entries, lines, headers, self.losses = encode_batch(self.adapter, judged)
+        entries, lines, headers, self.losses = encode_batch(self.adapter, self._wire, judged)
         allowed = [request for request in judged if request.denial is None]
         for request in judged:
             report_request(governance.reports, self.adapter, request)

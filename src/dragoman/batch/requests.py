@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
-from dragoman.adapter.errors import ConfigurationError, InvalidRequestError
+from dragoman.adapter.errors import InvalidRequestError
 from dragoman.adapter.losses import Loss, log_losses
 from dragoman.adapter.operations.batch_api import BatchApi
 from dragoman.batch.handle import BatchDenial, BatchEntry
@@ -49,20 +49,12 @@ class PreparedRequest(Prompt):
     turn_id: str | None = None
 
 
-def batch_wire(adapter: Adapter) -> BatchApi:
-    wire = adapter.batch_api
-    if wire is None:
-        raise ConfigurationError(f"{adapter.model_id} has no batch API: send the requests one by one")
-    return wire
-
-
 def prepare_requests(
-    adapter: Adapter, requests: Requests, options: AdapterOptions, schema: Mapping[str, Any] | None = None
+    wire: BatchApi, requests: Requests, options: AdapterOptions, schema: Mapping[str, Any] | None
 ) -> list[PreparedRequest]:
     """Return the requests with their ids. Raises InvalidRequestError for an empty batch, one with more requests than
     the provider accepts, or a repeated id. ``schema`` is that of all answers.
     """
-    wire = batch_wire(adapter)
     if isinstance(requests, Mapping):
         requests = [BatchRequest(custom_id=name, messages=messages) for name, messages in requests.items()]
     batch_requests = list(requests)
@@ -99,7 +91,7 @@ def prepare_requests(
 
 
 def encode_batch(
-    adapter: Adapter, requests: Iterable[PreparedRequest]
+    adapter: Adapter, wire: BatchApi, requests: Iterable[PreparedRequest]
 ) -> tuple[tuple[BatchEntry, ...], list[bytes], Mapping[str, str], Mapping[str, tuple[Loss, ...]]]:
     """Encode the requests, except those that are denied. Return the entries of all, the lines and the headers to send,
     and the losses by request id.
@@ -107,7 +99,6 @@ def encode_batch(
     Raises InvalidRequestError if the batch is too large, and what the adapter raises for a request that it cannot
     encode.
     """
-    wire = batch_wire(adapter)
     entries, wire_requests, lines, losses = [], [], [], {}
     for each in requests:
         context = RequestContext.for_model(str(adapter.model_id), prices=None, session_id=each.session_id)

@@ -73,26 +73,17 @@ def emulate_schema(
         reason = f"output_schema: {target.model} cannot be held to objects with free keys: the prompt asks for it"
         losses.append(Loss(LossKind.OPTION, "", -1, reason, Severity.INFO))
         return add_schema_prompt(messages, schema), tools, replace(options, output_schema=None)
-    if options.context is None or not can_use_answer_tool(capabilities, options, has_tools=has_tools):
+    is_thinking = options.thinking or options.thinking_budget or options.effort not in (None, "none")
+    forced = capabilities.forced_tool_choice
+    can_force = forced == "allowed" or (forced == "without_reasoning" and not is_thinking)
+    is_by_tool = capabilities.structured_output_by == "tool" and schema.get("type") == "object"
+    if options.context is None or has_tools or not (is_by_tool and can_force):
         return add_schema_prompt(messages, schema), tools, options
     options.context.answer_tool = AnswerTool()
     reason = f"output_schema: {target.model} is made to call a tool whose input is the answer"
     losses.append(Loss(LossKind.OPTION, "", -1, reason, Severity.INFO))
     answer = ToolDefinition(name=ANSWER_TOOL_NAME, description=ANSWER_TOOL_DESCRIPTION, input_schema=dict(schema))
     return messages, [answer], replace(options, output_schema=None, tool_choice=NamedTool(ANSWER_TOOL_NAME))
-
-
-def can_use_answer_tool(capabilities: AdapterCapabilities, options: AdapterOptions, *, has_tools: bool) -> bool:
-    """Whether the model can be forced to call the answer tool and the request has no other tools."""
-    if (
-        capabilities.structured_output_by != "tool"
-        or has_tools
-        or (options.output_schema or {}).get("type") != "object"
-    ):
-        return False
-    is_thinking = options.thinking or options.thinking_budget or options.effort not in (None, "none")
-    forced = capabilities.forced_tool_choice
-    return forced == "allowed" or (forced == "without_reasoning" and not is_thinking)
 
 
 def add_schema_prompt(messages: Sequence[Message], schema: Mapping[str, Any]) -> Sequence[Message]:
