@@ -185,7 +185,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.disable(logging.WARNING)
     if options.fit:
         print(
-            "# Fitted by `python -m tests.conformance.tokens.estimates --fit`; tokens for one of each, see `TextCounts` and `RequestMeasures`."
+            "# Fitted by `python -m tests.conformance.tokens.estimates --fit`; tokens for one of each, see `TextCounts`"
+            " and `RequestMeasures`."
         )
         for name, weights in fit_weights(
             sample for provider in ADAPTERS for sample in recorded_samples(provider)
