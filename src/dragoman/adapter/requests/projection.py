@@ -16,7 +16,7 @@ from dragoman.adapter.requests import pairing
 from dragoman.adapter.requests.block_fields import field_losses, find_lost_hints
 from dragoman.adapter.requests.encode_cache import CallKeys
 from dragoman.adapter.requests.request_builder import Target, refuse_critical
-from dragoman.adapter.requests.turns import CONVERSATION_ROLES, INSTRUCTION_ROLES, SYNTHETIC, Turn, drop_unknown_roles
+from dragoman.adapter.requests.turns import CONVERSATION_ROLES, INSTRUCTION_ROLES, SYNTHETIC, Turn
 from dragoman.adapter.requests.unsupported_blocks import MediaFilter, call_as_text, flatten_block, result_as_text
 from dragoman.adapter.server_tools.native_calls import close_open_calls, flatten_turns, is_paused
 from dragoman.canonical.blocks import (
@@ -52,7 +52,13 @@ def project(
     of others.
     """
     losses: list[Loss] = []
-    turns = drop_unknown_roles(list(map(Turn.of, messages)), losses)
+    turns: list[Turn] = []
+    for message in messages:
+        if message.role.is_known:
+            turns.append(Turn.of(message))
+        else:  # no wire has a place for a role that only a newer version knows
+            why = f"the role {message.role!s:.100} is unknown to this version: left out"
+            losses.append(Loss(LossKind.ROLE, message.id, SYNTHETIC, why))
     losses += find_lost_hints(messages, marks_cache=target.marks_cache, cites_documents=target.cites_documents)
     turns = flatten_turns(turns, {target.provider, *target.capabilities.native_from}, losses)
     turns = pairing.pair_calls(turns, losses, keep_orphans=server_state, keys=keys)

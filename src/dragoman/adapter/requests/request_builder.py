@@ -155,42 +155,30 @@ class RequestBuilder:
         # A shared cache also keeps a prefix without the newest messages, which the client may change.
         earlier = find_boundary(self.uncached[:count]) if count and self.context.encode_cache.is_shared else 0
         cached_turns = first_message = 0
-        known_losses = len(self.prefix.losses)
+        known_losses, context = len(self.prefix.losses), self.context
         for end in (earlier, count):
             last_turn = find_first_turn(self.uncached[end], turns) if end else 0
-            if last_turn > cached_turns:
-                stretch = turns[cached_turns:last_turn]
-                self._cache(self.uncached[first_message:end], stretch, encode, self.losses[known_losses:])
-                cached_turns, first_message = last_turn, end
+            if last_turn <= cached_turns:
+                continue
+            messages, new_turns = self.uncached[first_message:end], turns[cached_turns:last_turn]
+            cached_turns, first_message, mark = last_turn, end, len(self.losses)
+            ids = {message.id for message in messages} if mark > known_losses else ()
+            new_losses = [loss for loss in self.losses[known_losses:] if loss.message_id in ids]
+            chunks: list[bytes] = []
+            for stretch in iter_stretches(new_turns):  # the items of a long history take more memory than their JSON
+                chunks += encode_chunks(encode(stretch))
+                self.at_list_start = False
+            self.prefix = self.prefix.extend(
+                context.tool_ids,
+                encoding_options(self.options),
+                new_turns if self.usual else [Turn.of(message) for message in messages],
+                chunks,
+                [*new_losses, *self.losses[mark:]],
+                self.encoder_state,
+                self.provider if context.encode_cache.is_shared else "",
+            )
+            context.encode_cache.store(self.target.cache_key, self.prefix)
         return cached_turns
-
-    def _cache(
-        self,
-        messages: Sequence[Message],
-        turns: Sequence[Turn],
-        encode: Callable[[Sequence[Turn]], list[Any]],
-        new_losses: list[Loss],
-    ) -> None:
-        """Add these messages to the cached prefix, with their turns. ``new_losses`` are all losses that it lacks."""
-        if new_losses:
-            ids = {message.id for message in messages}
-            new_losses = [loss for loss in new_losses if loss.message_id in ids]
-        mark = len(self.losses)
-        chunks: list[bytes] = []
-        for stretch in iter_stretches(turns):  # the items of a long history would take more memory than their JSON
-            chunks += encode_chunks(encode(stretch))
-            self.at_list_start = False
-        context = self.context
-        self.prefix = self.prefix.extend(
-            context.tool_ids,
-            encoding_options(self.options),
-            turns if self.usual else [Turn.of(message) for message in messages],
-            chunks,
-            [*new_losses, *self.losses[mark:]],
-            self.encoder_state,
-            self.provider if context.encode_cache.is_shared else "",
-        )
-        context.encode_cache.store(self.target.cache_key, self.prefix)
 
     def tool_id(self, key: str) -> str:
         """Return the provider's id of a call."""

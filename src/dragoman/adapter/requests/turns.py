@@ -202,18 +202,6 @@ def _survey_result(result: ToolResultBlock) -> tuple[bool, bool]:
     return ordinary, len(parts) == 1 and not result.is_error
 
 
-def drop_unknown_roles(turns: list[Turn], losses: list[Loss]) -> list[Turn]:
-    """Leave out messages of a role that only a newer version knows: no wire has a place for them."""
-    known: list[Turn] = []
-    for turn in turns:
-        if turn.role.is_known:
-            known.append(turn)
-        else:
-            why = f"the role {turn.role!s:.100} is unknown to this version: left out"
-            losses.append(Loss(LossKind.ROLE, turn.message.id, SYNTHETIC, why))
-    return known
-
-
 def _has_content(block: ContentBlock) -> bool:
     """Whether a block is a text, or thinking, that is not empty."""
     return (isinstance(block, TextBlock) and bool(block.text)) or (
