@@ -66,9 +66,8 @@ def find_stored_reply(
             continue
         later = message
         raw = message.metadata.provider_raw or {}
-        if raw.get("by") != provider or message.metadata.status is not MessageStatus.COMPLETE:
-            continue
-        if raw.get("store") is False:
+        is_stored = raw.get("by") == provider and raw.get("store") is not False
+        if not is_stored or message.metadata.status is not MessageStatus.COMPLETE:
             continue
         if (note := raw.get(STORED_NOTE)) is None:
             return None  # what an earlier reply continued may be gone
