@@ -224,6 +224,7 @@ class OptionTable:
     """
 
     paths: Mapping[str, Path | None]
+    """The path of each option's field in the body."""
     _: KW_ONLY
     absent: str = ABSENT_OPTION
     words: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
