@@ -79,7 +79,7 @@ def _error_class(failure: Failure, code: Any, kind_word: Any) -> type[ProviderEr
     for name in (code, kind_word):
         if found := words["codes"].get(str(name).lower()):
             return found
-    status = failure.status
+    status = failure.origin.status
     if status is None and _STATUS.fullmatch(str(code)):
         status = int(code)  # routers send the HTTP status as the code
     kind = words["types"].get(str(kind_word)) if status is None else class_for_status(status)

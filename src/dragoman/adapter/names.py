@@ -6,9 +6,7 @@ foreign_names.toml, which is read only for an error, maps names of other librari
 import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache
 from importlib.metadata import entry_points
-from importlib.resources import files
 from os import PathLike
 from typing import Any
 
@@ -185,20 +183,17 @@ def _model(value: Any) -> str:
     return repr(model_instead(first) or first)
 
 
-@cache
 def _table() -> dict[str, Any]:
-    import tomllib  # imported late: only errors read the table
+    from dragoman.adapter.package_data import read_toml  # imported late: only errors read the table
 
-    return tomllib.loads(files(__package__).joinpath("foreign_names.toml").read_text(encoding="utf-8"))
+    return read_toml(__package__, "foreign_names.toml")
 
 
-@cache
 def bundled_aliases() -> Mapping[str, str]:
     """Return the model ids by alias, in lower case."""
-    import tomllib  # imported late: most programs name their models in full
+    from dragoman.adapter.package_data import read_toml  # imported late: most programs name their models in full
 
-    text = files(__package__).joinpath("aliases.toml").read_text(encoding="utf-8")
-    found: dict[str, str] = tomllib.loads(text)["aliases"]
+    found: dict[str, str] = read_toml(__package__, "aliases.toml")["aliases"]
     return found
 
 

@@ -306,11 +306,8 @@ class UsedOptions:
         self._options = options
         given = options._given
         self._names = [name for name in given if name not in _FOR_THE_CONTRACT and given[name] is not None]
-        self.left = set(self._names)
+        self.left = {name for name in self._names if given[name] not in _EMPTY}
         """The names of those that are set and were not taken so far."""
-        for name in self._names:
-            if getattr(options, name) in _EMPTY:
-                self.left.discard(name)
 
     def take(self, name: str) -> Any:
         """Return the value of an option. The caller sends it, or records why not."""

@@ -6,7 +6,7 @@ adapters by provider name, and is called only for names that are unknown.
 """
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -54,7 +54,10 @@ def parse_model(model: str, aliases: Mapping[str, str] | None = None) -> ModelId
         known = bundled_aliases() if aliases is None else {**bundled_aliases(), **aliases}
         if short in known:
             return ModelId.parse(known[short])
-        raise _with_model(UnknownProviderError(_unknown_model_message(model, known)), model)
+        close = difflib.get_close_matches(short[:64], sorted(known), n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else "write it as 'provider:model'"
+        error = UnknownProviderError(f"{model!r:.80} is neither a model id nor an alias of one: {hint}")
+        raise _with_model(error, model)
     try:
         return ModelId.parse(model)
     except ValueError as error:
@@ -97,7 +100,10 @@ def adapter_class(provider: str) -> type[Adapter]:
         return _load_adapter_class(provider, entry.value, entry.load)
     known = _extra_adapters()
     if provider not in known:
-        raise UnknownProviderError(_unknown_provider_message(provider, {*_entries(), *known}))
+        names = sorted({*_entries(), *known})
+        close = difflib.get_close_matches(provider.lower(), names, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"installed are: {', '.join(names)}"
+        raise UnknownProviderError(f"no provider {provider!r:.200}: {hint}")
     adapter = known[provider]
     return _load_adapter_class(provider, repr(adapter), lambda: adapter if isinstance(adapter, type) else adapter())
 
@@ -141,12 +147,6 @@ def _load_sources() -> tuple[AdapterSource, ...]:
     return tuple(found)
 
 
-def _unknown_model_message(name: str, aliases: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name.lower()[:64], sorted(aliases), n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else "write it as 'provider:model'"
-    return f"{name!r:.80} is neither a model id nor an alias of one: {hint}"
-
-
 def _with_model(error: UnknownProviderError, model: str) -> UnknownProviderError:
     """Return the error with the model id to write, if the name is that of another library."""
     written = model_instead(model)
@@ -155,18 +155,4 @@ def _with_model(error: UnknownProviderError, model: str) -> UnknownProviderError
     return UnknownProviderError(f"{model!r:.80} is not a model id: write {written!r:.200}")
 
 
-def _unknown_provider_message(provider: str, known: Iterable[str]) -> str:
-    names = sorted(known)
-    suggestions = difflib.get_close_matches(provider.lower(), names, n=3, cutoff=0.5)
-    hint = (
-        f"did you mean {' or '.join(map(repr, suggestions))}?" if suggestions else f"installed are: {', '.join(names)}"
-    )
-    return f"no provider {provider!r:.200}: {hint}"
-
-
-def _providers_with_tool(word: str) -> tuple[str, ...]:
-    """Return the providers that have a server tool for some model."""
-    return tuple(name for name in providers() if word in adapter_class(name).server_tools.rows)
-
-
-register_lookup(_providers_with_tool)
+register_lookup(lambda word: tuple(name for name in providers() if word in adapter_class(name).server_tools.rows))

@@ -104,8 +104,7 @@ class ToolIdMap:
         over none, if `id_for` would return another one of them."""
         own, holders = self._sent.get(provider, {}), self._holder.get(provider, {})
         for canonical, wire in sent.items():
-            issuer, issued = self._issued.get(canonical, ("", ""))
-            native = issued if issuer == provider else None
+            native = self.native_id(canonical, provider)
             taken = holders.get(wire, canonical) != canonical or own.get(canonical, wire) != wire
             reserved = native != wire and self._latest.get((provider, wire), canonical) != canonical
             if taken or reserved or (native or wire) != wire:

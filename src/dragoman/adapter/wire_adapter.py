@@ -205,19 +205,15 @@ class WireAdapter(Adapter):
         return native
 
     def poll_request(self, reply: Message) -> WireRequest | None:
-        from dragoman.adapter.operations.operation import get_request  # imported late: few replies are polled
-
         path = self._running_path(reply)
-        return None if path is None else get_request(path)
+        return None if path is None else WireRequest("GET", path, b"")
 
     def reply_state(self, reply: Message) -> str:
         return str((reply.metadata.provider_raw or {}).get("status") or reply.metadata.status)
 
     def cancel_request(self, reply: Message) -> WireRequest | None:
-        from dragoman.adapter.operations.operation import post_request  # imported late: few replies are cancelled
-
         path = self._running_path(reply)
-        return None if path is None else post_request(f"{path}/cancel", b"")
+        return None if path is None else WireRequest("POST", f"{path}/cancel", b"")
 
     def _running_path(self, reply: Message) -> str | None:
         """Return the path of a reply in the background that has not ended."""

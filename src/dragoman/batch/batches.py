@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -21,14 +21,14 @@ from dragoman.adapter.errors import (
     ProviderError,
 )
 from dragoman.adapter.losses import Loss
-from dragoman.adapter.operations.batch_api import BatchState, BatchStatus
+from dragoman.adapter.operations.batch_api import BatchApi, BatchState, BatchStatus
 from dragoman.adapter.operations.operation import Operation
 from dragoman.adapter.registry import get_adapter
-from dragoman.adapter.replies.framing import LineSplitter
+from dragoman.adapter.replies.framing import NdjsonDecoder
 from dragoman.adapter.wire import DEFAULT_BODY_CAP, WireResponse
 from dragoman.attempt.governance import FREE, Governance, read_call_settings
 from dragoman.batch.handle import NOT_SUBMITTED, BatchDenial, BatchEntry, BatchHandle
-from dragoman.batch.requests import PreparedRequest, Requests, batch_wire, encode_batch, prepare_requests
+from dragoman.batch.requests import PreparedRequest, Requests, encode_batch, prepare_requests
 from dragoman.batch.results import (
     BatchError,
     BatchPrices,
@@ -84,10 +84,6 @@ StateCallback = Callable[[BatchState], Any]
 """Called with the state of a batch after each poll."""
 
 
-_DENIED = BatchState(BatchStatus.COMPLETED, succeeded=0)
-"""The state of a batch that was not submitted, because each of its requests was denied."""
-
-
 class _Batches(Generic[TransportT]):
     """The shared part of the sync and the async driver."""
 
@@ -121,17 +117,17 @@ class _Batches(Generic[TransportT]):
         config, own = read_call_settings(self.adapter.provider, client, providers, settings)
         self.losses: Mapping[str, tuple[Loss, ...]] = {}
         """The losses of the requests in the batch that was submitted last, by request id."""
-        self._wire = batch_wire(self.adapter)
+        if self.adapter.batch_api is None:
+            raise ConfigurationError(f"{self.adapter.model_id} has no batch API: send the requests one by one")
+        self._wire: BatchApi = self.adapter.batch_api
         self._options = options or config.options or AdapterOptions()
         table = prices if prices is not None else config.prices
         if table is not None and not isinstance(table, PriceTable):
             raise ConfigurationError("batches need a price table: pass prices=price_table(...), or omit prices")
-        self._prices = price_table() if table is None else table
+        self._prices = BatchPrices(price_table() if table is None else table)
         identity = resolve_identity(user_id, team_id, pseudonyms)
         transports: Transports[TransportT] = config.new_transports(own, asynchronous=self._asynchronous)
-        self._governance = Governance(
-            config, self.adapter, transports, identity=identity, prices=BatchPrices(self._prices), now=now
-        )
+        self._governance = Governance(config, self.adapter, transports, identity=identity, prices=self._prices, now=now)
         self._governance.new_budgets()
         if not self._asynchronous:
             self._governance.check_coroutines("AsyncBatches")
@@ -147,10 +143,10 @@ class _Batches(Generic[TransportT]):
         governance = self._governance
         governance.client.lifetime.check()
         schema = None if output is None else AnswerType[Any](output).schema
-        judged = prepare_requests(self.adapter, requests, self._options, schema)
+        judged = prepare_requests(self._wire, requests, self._options, schema)
         for index, request in enumerate(judged):
             judged[index] = yield from self._admit(request)
-        entries, lines, headers, self.losses = encode_batch(self.adapter, judged)
+        entries, lines, headers, self.losses = encode_batch(self.adapter, self._wire, judged)
         allowed = [request for request in judged if request.denial is None]
         for request in judged:
             report_request(governance.reports, self.adapter, request)
@@ -160,8 +156,10 @@ class _Batches(Generic[TransportT]):
             for request in allowed:
                 measure = partial(max_usage, self.adapter, request.messages, request.tools, request.options)
                 reservations[request.custom_id] = governance.new_budgets().reserve(measure)
-            for request in allowed:
-                yield from self._save_prompt(request)
+            for request in allowed if governance.client.store is not None else ():  # each is a session of its own
+                labels = frozenset(request.labels)
+                messages = [governance.identify(with_message_labels(each, labels)) for each in request.messages]
+                yield in_thread(self._create_session, request.session_id, messages)
             if allowed:
                 batch_id = yield from self._post(self._wire.submit(lines, headers), reservations)
         except BaseException as error:
@@ -176,7 +174,7 @@ class _Batches(Generic[TransportT]):
             batch_id=batch_id,
             submitted_at_ms=int(governance.now().timestamp() * 1000),
             entries=entries,
-            plugins=() if governance.client.policy is None else _names(governance.client.policy),
+            plugins=_plugins(governance.client.policy),
         )
 
     def _admit(self, request: PreparedRequest) -> Work[PreparedRequest]:
@@ -235,7 +233,14 @@ class _Batches(Generic[TransportT]):
         """Return a result as the caller may receive it, and settle, save and report it."""
         key, governance = (handle.batch_id, entry.custom_id), self._governance
         if entry.denial is None:
-            result = yield from self._judge_result(entry, result)
+            try:
+                if isinstance(result, Message):
+                    result = yield from self._judge.reply(entry.session_id, entry.labels, result)
+                elif isinstance(result.error, ProviderError):
+                    error = yield from self._judge.error(entry.session_id, entry.labels, result.error)
+                    result = replace(result, error=error)
+            except PolicyDeniedError as denial:
+                result = BatchError(entry.custom_id, denial, result.usage)
         if isinstance(result, Message):
             labels = frozenset(entry.labels) | (result.metadata.labels or frozenset())
             result = governance.identify(with_message_labels(result, labels))
@@ -250,28 +255,11 @@ class _Batches(Generic[TransportT]):
             report_result(governance.reports, entry, result, seconds)
         return result
 
-    def _judge_result(self, entry: BatchEntry, result: BatchResult) -> Work[BatchResult]:
-        """Return the result as the caller may receive it. What is denied is a BatchError."""
-        try:
-            if isinstance(result, Message):
-                return (yield from self._judge.reply(entry.session_id, entry.labels, result))
-            if not isinstance(result.error, ProviderError):
-                return result
-            return replace(result, error=(yield from self._judge.error(entry.session_id, entry.labels, result.error)))
-        except PolicyDeniedError as denial:
-            return BatchError(entry.custom_id, denial, result.usage)
-
-    def _save_prompt(self, request: PreparedRequest) -> Work[None]:
-        """Save a request that is to be sent as a new session."""
-        governance, labels = self._governance, frozenset(request.labels)
-        if (store := governance.client.store) is not None:
-            messages = [governance.identify(with_message_labels(each, labels)) for each in request.messages]
-            user_id, team_id = governance.identity
-            yield in_thread(
-                partial(store.create, session_id=request.session_id, user_id=user_id, team_id=team_id),
-                governance.model,
-                messages,
-            )
+    def _create_session(self, session_id: str, messages: Sequence[Message]) -> None:
+        """Save messages as a new session in the client's store."""
+        store, (user_id, team_id) = self._governance.client.store, self._governance.identity
+        assert store is not None
+        store.create(self._governance.model, messages, session_id=session_id, user_id=user_id, team_id=team_id)
 
     def _save_answer(self, session_id: str, answer: Message) -> bool:
         """Add the answer to its session. Return whether no earlier fetch did."""
@@ -282,8 +270,7 @@ class _Batches(Generic[TransportT]):
         try:
             stored = store.load(session_id)
         except SessionNotFoundError:  # submitted by a client without this store
-            user_id, team_id = self._governance.identity
-            store.create(self._governance.model, (answer,), session_id=session_id, user_id=user_id, team_id=team_id)
+            self._create_session(session_id, (answer,))
             return True
         if stored.messages and stored.messages[-1].role is Role.ASSISTANT:
             return False
@@ -291,9 +278,17 @@ class _Batches(Generic[TransportT]):
         return True
 
     def _state(self, handle: BatchHandle, ask: Callable[[str], Operation[BatchState]]) -> Work[BatchState]:
-        """Ask for the state of a batch, by its id."""
-        batch_id = self._check_model(handle)
-        state: BatchState = _DENIED if batch_id == NOT_SUBMITTED else (yield self._request(ask(batch_id)))
+        """Ask for the state of a batch, by its id. Raises ConfigurationError for one of another model or policy."""
+        if handle.model != str(self.adapter.model_id):
+            raise ConfigurationError(f"the batch belongs to {handle.model}, not to {self.adapter.model_id}")
+        if missing := {*handle.plugins} - {*_plugins(self._governance.client.policy)}:
+            raise ConfigurationError(
+                f"the batch was sent under a policy with the plugins {', '.join(sorted(missing)):.200}, which this"
+                " client does not have: fetch it with a client that has the same policy"
+            )
+        if handle.batch_id == NOT_SUBMITTED:  # each of its requests was denied
+            return BatchState(BatchStatus.COMPLETED, succeeded=0)
+        state: BatchState = yield self._request(ask(handle.batch_id))
         return state
 
     def _wait(
@@ -325,10 +320,10 @@ class _Batches(Generic[TransportT]):
 
         def read(reply: Any) -> Generator[Any, Any, None]:
             # A download is read line by line, so that it may have any size. A line may not.
-            splitter, following = LineSplitter(frame_cap=DEFAULT_BODY_CAP, body_cap=sys.maxsize), next_of(reply.chunks)
+            lines, following = NdjsonDecoder(frame_cap=DEFAULT_BODY_CAP, body_cap=sys.maxsize), next_of(reply.chunks)
             while (chunk := (yield following)) is not None:
-                yield from release(map(reader.read, splitter.feed(chunk)))
-            yield from release((reader.read(splitter.finish()),))
+                yield from release(reader.read(frame.data) for frame in lines.feed(chunk))
+            yield from release(reader.read(frame.data) for frame in lines.finish())
 
         yield from release(reader.iter_denied())
         if state.status is not BatchStatus.FAILED and handle.batch_id != NOT_SUBMITTED:
@@ -348,17 +343,6 @@ class _Batches(Generic[TransportT]):
         timeout = self._governance.transports.timeout(self.adapter)
         return perform_all(operation, partial(self._transport.send, self.adapter, timeout=timeout))
 
-    def _check_model(self, handle: BatchHandle) -> str:
-        if handle.model != str(self.adapter.model_id):
-            raise ConfigurationError(f"the batch belongs to {handle.model}, not to {self.adapter.model_id}")
-        policy = self._governance.client.policy
-        if missing := {*handle.plugins} - {*(() if policy is None else _names(policy))}:
-            raise ConfigurationError(
-                f"the batch was sent under a policy with the plugins {', '.join(sorted(missing)):.200}, which this"
-                " client does not have: fetch it with a client that has the same policy"
-            )
-        return handle.batch_id
-
     def _open_results(self, handle: BatchHandle, state: BatchState) -> ResultReader:
         if not state.status.ended:
             done = sum(each or 0 for each in (state.succeeded, state.failed))
@@ -369,8 +353,8 @@ class _Batches(Generic[TransportT]):
         return ResultReader(self.adapter, self._wire, handle, self._prices)
 
 
-def _names(policy: "Pipeline") -> tuple[str, ...]:
-    return tuple(sorted(plugin.name for plugin in policy.plugins))
+def _plugins(policy: "Pipeline | None") -> tuple[str, ...]:
+    return () if policy is None else tuple(sorted(plugin.name for plugin in policy.plugins))
 
 
 class Batches(_Batches[Transport]):

@@ -1,11 +1,12 @@
 """Encodes requests as a batch."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
-from dragoman.adapter.errors import ConfigurationError, InvalidRequestError
+from dragoman.adapter.errors import InvalidRequestError
 from dragoman.adapter.losses import Loss, log_losses
 from dragoman.adapter.operations.batch_api import BatchApi
 from dragoman.batch.handle import BatchDenial, BatchEntry
@@ -48,25 +49,27 @@ class PreparedRequest(Prompt):
     turn_id: str | None = None
 
 
-def batch_wire(adapter: Adapter) -> BatchApi:
-    wire = adapter.batch_api
-    if wire is None:
-        raise ConfigurationError(f"{adapter.model_id} has no batch API: send the requests one by one")
-    return wire
-
-
 def prepare_requests(
-    adapter: Adapter, requests: Requests, options: AdapterOptions, schema: Mapping[str, Any] | None = None
+    wire: BatchApi, requests: Requests, options: AdapterOptions, schema: Mapping[str, Any] | None
 ) -> list[PreparedRequest]:
     """Return the requests with their ids. Raises InvalidRequestError for an empty batch, one with more requests than
     the provider accepts, or a repeated id. ``schema`` is that of all answers.
     """
-    wire = batch_wire(adapter)
     if isinstance(requests, Mapping):
         requests = [BatchRequest(custom_id=name, messages=messages) for name, messages in requests.items()]
     batch_requests = list(requests)
     ids = [each.custom_id for each in batch_requests]
-    _check_ids(wire, ids)
+    if not ids:
+        raise _invalid_request(wire, "a batch needs at least one request")
+    if len(ids) > wire.max_requests:
+        raise _invalid_request(
+            wire, f"{len(ids):,} requests are more than the limit of {wire.max_requests:,}: split the batch"
+        )
+    if len(set(ids)) < len(ids):
+        repeated = min(name for name, times in Counter(ids).items() if times > 1)
+        raise _invalid_request(
+            wire, f"the id {repeated!r:.80} occurs twice in the batch: each request needs its own id"
+        )
     # The ids go unchanged if the provider accepts all of them, else the requests are numbered.
     wire_ids = ids if all(map(wire.accepts, ids)) else [f"request-{number}" for number in range(1, len(ids) + 1)]
     prepared = []
@@ -88,7 +91,7 @@ def prepare_requests(
 
 
 def encode_batch(
-    adapter: Adapter, requests: Iterable[PreparedRequest]
+    adapter: Adapter, wire: BatchApi, requests: Iterable[PreparedRequest]
 ) -> tuple[tuple[BatchEntry, ...], list[bytes], Mapping[str, str], Mapping[str, tuple[Loss, ...]]]:
     """Encode the requests, except those that are denied. Return the entries of all, the lines and the headers to send,
     and the losses by request id.
@@ -96,52 +99,32 @@ def encode_batch(
     Raises InvalidRequestError if the batch is too large, and what the adapter raises for a request that it cannot
     encode.
     """
-    wire = batch_wire(adapter)
     entries, wire_requests, lines, losses = [], [], [], {}
     for each in requests:
+        context = RequestContext.for_model(str(adapter.model_id), prices=None, session_id=each.session_id)
+        if each.denial is None:
+            request = adapter.to_wire(each.messages, each.tools, replace(each.options, stream=False, context=context))
+            log_losses(request.losses, session_id=context.session_id, adapter=adapter.provider)
+            wire_requests.append(request)
+            lines.append(wire.encode_line(each.wire_id, request))
+            losses[each.custom_id] = request.losses
         entry = BatchEntry(
             custom_id=each.custom_id,
             wire_id=each.wire_id,
             session_id=each.session_id,
+            tool_names={} if context.tool_names is None else dict(context.tool_names.own),
+            answers_by_tool=context.answer_tool is not None,
             labels=tuple(sorted(each.labels)),
             denial=each.denial,
             turn_id=each.turn_id,
         )
-        if each.denial is not None:
-            entries.append(entry)
-            continue
-        context = RequestContext.for_model(str(adapter.model_id), prices=None)
-        context.session_id = each.session_id
-        request = adapter.to_wire(each.messages, each.tools, replace(each.options, stream=False, context=context))
-        log_losses(request.losses, session_id=context.session_id, adapter=adapter.provider)
-        tool_names = context.tool_names
-        facts = {
-            "tool_names": dict(tool_names.own) if tool_names is not None else {},
-            "answers_by_tool": context.answer_tool is not None,
-        }
-        entries.append(entry.model_copy(update=facts))
-        wire_requests.append(request)
-        lines.append(wire.encode_line(each.wire_id, request))
-        losses[each.custom_id] = request.losses
+        entries.append(entry)
     size = sum(map(len, lines)) + 3 * len(lines)
     if size > wire.max_bytes:
         raise _invalid_request(
             wire, f"the batch has {size:,} bytes, more than the limit of {wire.max_bytes:,}: split it"
         )
     return tuple(entries), lines, wire.headers(wire_requests) if lines else {}, losses
-
-
-def _check_ids(wire: BatchApi, ids: list[str]) -> None:
-    if not ids:
-        raise _invalid_request(wire, "a batch needs at least one request")
-    if len(ids) > wire.max_requests:
-        raise _invalid_request(
-            wire, f"{len(ids):,} requests are more than the limit of {wire.max_requests:,}: split the batch"
-        )
-    if duplicates := sorted({name for name in ids if ids.count(name) > 1} if len(set(ids)) < len(ids) else ()):
-        raise _invalid_request(
-            wire, f"the id {duplicates[0]!r:.80} occurs twice in the batch: each request needs its own id"
-        )
 
 
 def _invalid_request(wire: BatchApi, problem: str) -> InvalidRequestError:

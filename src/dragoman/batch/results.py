@@ -18,7 +18,6 @@ from dragoman.adapter.errors import (
 )
 from dragoman.adapter.operations.batch_api import BatchApi, BatchState, BatchStatus
 from dragoman.adapter.requests.call_translators import AnswerTool, ToolNames
-from dragoman.adapter.wire import WireResponse
 from dragoman.attempt.reports import CallReports, EventIds
 from dragoman.batch.handle import BatchEntry, BatchHandle
 from dragoman.batch.requests import PreparedRequest
@@ -85,23 +84,36 @@ class BatchPrices:
 class ResultReader:
     """Reads the lines of a batch's downloads, one at a time."""
 
-    def __init__(self, adapter: Adapter, wire: BatchApi, handle: BatchHandle, prices: PriceTable) -> None:
+    def __init__(self, adapter: Adapter, wire: BatchApi, handle: BatchHandle, prices: BatchPrices) -> None:
         self._adapter = adapter
         self._wire = wire
         self._handle = handle
-        self._prices = BatchPrices(prices)
+        self._prices = prices
         self._pending = {entry.wire_id: entry for entry in handle.entries if entry.denial is None}
 
     def read(self, line: bytes) -> tuple[str, BatchResult] | None:
-        """Return the request's id and its answer. None for a blank line, a second answer, or an unknown request.
+        """Return the request's id and its answer. None for a second answer, or an unknown request.
 
         Raises MalformedReplyError if it is not a line of results.
         """
-        if not line.strip():
+        wire_id, outcome = self._wire.decode_line(line)
+        entry = self._pending.pop(wire_id, None)
+        if entry is None:
             return None
-        line_result = self._wire.decode_line(line)
-        entry = self._pending.pop(line_result.wire_id, None)
-        return None if entry is None else (entry.custom_id, self._to_result(entry, line_result.outcome))
+        if isinstance(outcome, ProviderError):
+            return entry.custom_id, BatchError(entry.custom_id, outcome)
+        at = self._handle.submitted_at
+        context = RequestContext(
+            model=self._handle.model, session_id=entry.session_id, prices=self._prices, clock=lambda: at
+        )
+        context.tool_names = ToolNames(entry.tool_names) if entry.tool_names else None
+        context.answer_tool = AnswerTool() if entry.answers_by_tool else None
+        try:
+            return entry.custom_id, self._adapter.from_wire_response(outcome, context)
+        except ProviderError as error:
+            billed = None if error.partial is None else error.partial.usage
+            usage = None if billed is None else billed.as_lower_bound()
+            return entry.custom_id, BatchError(entry.custom_id, error, usage)
 
     def iter_denied(self) -> Iterator[tuple[str, BatchResult]]:
         """Yield the requests that the client's policy denied before they were sent."""
@@ -126,21 +138,6 @@ class ResultReader:
                 state.problem or message, provider=self._wire.provider, model=self._wire.model, code=state.status
             )
             yield entry.custom_id, BatchError(entry.custom_id, error)
-
-    def _to_result(self, entry: BatchEntry, outcome: WireResponse | ProviderError) -> BatchResult:
-        if isinstance(outcome, ProviderError):
-            return BatchError(entry.custom_id, outcome)
-        at = self._handle.submitted_at
-        context = RequestContext(
-            model=self._handle.model, session_id=entry.session_id, prices=self._prices, clock=lambda: at
-        )
-        context.tool_names = ToolNames(entry.tool_names) if entry.tool_names else None
-        context.answer_tool = AnswerTool() if entry.answers_by_tool else None
-        try:
-            return self._adapter.from_wire_response(outcome, context)
-        except ProviderError as error:
-            billed = None if error.partial is None else error.partial.usage
-            return BatchError(entry.custom_id, error, None if billed is None else billed.as_lower_bound())
 
 
 def to_outcome(result: BatchResult) -> SendOutcome:
@@ -178,7 +175,7 @@ def sort_results(handle: BatchHandle, results: Iterable[tuple[str, BatchResult]]
 
 def report_request(reports: CallReports, adapter: Adapter, request: PreparedRequest) -> None:
     """Report that a turn starts. One that is denied has ended."""
-    if not reports.is_on:
+    if not reports.is_on:  # the tokens take long to estimate
         return
     from dragoman.events.catalogue import TurnStarted
 
@@ -193,8 +190,6 @@ def report_request(reports: CallReports, adapter: Adapter, request: PreparedRequ
 
 def report_failure(reports: CallReports, request: PreparedRequest, error: BaseException) -> None:
     """Report that a request was not submitted. An error that is not an Exception is a caller who left."""
-    if not reports.is_on:
-        return
     ids = EventIds(request.session_id, request.turn_id)
     reports.fail(ids, error)
     if isinstance(error, Exception):
@@ -205,8 +200,6 @@ def report_failure(reports: CallReports, request: PreparedRequest, error: BaseEx
 
 def report_result(reports: CallReports, entry: BatchEntry, result: BatchResult, seconds: float) -> None:
     """Report a result that was fetched ``seconds`` after its request was submitted."""
-    if not reports.is_on:
-        return
     ids = EventIds(entry.session_id, entry.turn_id)
     if isinstance(result, Message):
         reports.complete(ids, result)

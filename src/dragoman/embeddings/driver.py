@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import Adapter, AdapterOptions
+from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import ConfigurationError, DragomanError, ProviderError, RequestError
 from dragoman.adapter.losses import Loss, LossKind, log_losses
 from dragoman.adapter.operations.embeddings import (
@@ -60,7 +60,10 @@ def embedding_adapter(model: str) -> EmbeddingAdapter:
 
     Raises ConfigurationError if the provider's adapter embeds nothing, and UnknownProviderError.
     """
-    return _find(get_adapter(model))
+    adapter = get_adapter(model)
+    if (found := adapter.embeddings) is None:
+        raise ConfigurationError(f"{adapter.model_id}: its adapter embeds nothing")
+    return found
 
 
 def embed(
@@ -156,10 +159,9 @@ class _Call:
             raise RequestError("concurrency must be at least 1")
         adapter = get_adapter(model)
         config, own = read_call_settings(adapter.provider, client, providers, settings)
-        self._embedding = _find(adapter)
+        self._embedding = embedding_adapter(model)
         self._options = options
         self._inputs = [inputs] if isinstance(inputs, (str, ImageBlock)) else list(inputs)
-        self._requested = options
         self._vectors: list[Vector | None] = [None] * len(self._inputs)
         self._labels = frozenset(labels)
         self._restored: tuple[Message, ...] = ()
@@ -190,16 +192,32 @@ class _Call:
     def workers(self) -> int:
         return min(self._concurrency, len(self.waiting))
 
-    def prepare(self) -> Work[None]:
-        """Judge the inputs, and split them into requests."""
+    def _prepare(self) -> Work[None]:
+        """Judge the inputs, set the headers to send, and split the inputs into requests. Raises PolicyDeniedError,
+        RequestError for an input that the policy changed too much, and ConfigurationError if nothing in the client
+        reads the labels."""
         self._embedding.check(self._inputs, self._options)
         missing = [number for number, each in enumerate(self._vectors) if each is None]
-        judged = yield from self._admit(missing)
+        given, admitted, found = self._governance.client.options or AdapterOptions(), list(self._inputs), self._labels
+        for number in missing:
+            each = self._inputs[number]
+            message = Message.user(each if isinstance(each, str) else [each])
+            prompt = Prompt(session_id=self._ids.session_id, messages=(message,), options=given, labels=self._labels)
+            judged = yield from self._judge.prompt(prompt)
+            content = judged.messages[-1].content if len(judged.messages) == 1 else ()
+            if isinstance(each, str) and content and all(isinstance(block, TextBlock) for block in content):
+                admitted[number] = "".join(getattr(block, "text", "") for block in content)
+            elif not (isinstance(each, ImageBlock) and content == (each,)):
+                raise RequestError(f"the policy changed input {number} in a way that cannot be embedded")
+            given = judged.options
+            found |= judged.labels
+        self._labels = found
+        self._options = replace(self._options, headers=given.headers.get(self._embedding.provider, {}))
         # A request may have so many tokens that it fits into every limit of the client.
         limits = self._governance.client.limits
         fitting = () if limits is None else (each for each in limits.limits if each.matches(self._governance.model))
         most = min((each.tokens for each in fitting if each.tokens), default=None)
-        plan = plan_requests(self._embedding, judged, self._options, missing, most)
+        plan = plan_requests(self._embedding, admitted, self._options, missing, most)
         self._sent = plan.inputs
         self._record(plan.losses)
         self.waiting = list(enumerate(plan.requests))[::-1]
@@ -215,11 +233,11 @@ class _Call:
             reports.emit(self._ids, partial(TurnStarted.of, Message.user(content)))
         failed: StopReason | None = None
         try:
-            yield from self.prepare()
+            yield from self._prepare()
             if self.waiting:
                 yield from self._governance.check_store()
             yield Perform(self._send_all, self._send_all_async)
-            return (yield from self.finish())
+            return (yield from self._finish())
         except BaseException as error:
             failed = StopReason.ERROR if isinstance(error, Exception) else StopReason.CANCELLED
             raise
@@ -278,12 +296,13 @@ class _Call:
                 self._errors[request] = error
                 self.waiting.clear()
 
-    def finish(self) -> Work[Embeddings]:
+    def _finish(self) -> Work[Embeddings]:
         """Save what was used. Return the vectors, or raise the error of the first request that failed."""
         store = self._governance.client.store
+        billed = [self._receipts[number] for number in sorted(self._receipts)]
+        receipts = (*self._restored, *billed)
         try:
-            if store is not None and self._receipts:  # the receipts are a session of their own, without content
-                billed = [self._receipts[number] for number in sorted(self._receipts)]
+            if store is not None and billed:  # the receipts are a session of their own, without content
                 user_id, team_id = self._governance.identity
                 save = partial(store.create, attempts=billed, user_id=user_id, team_id=team_id)
                 yield in_thread(partial(save, session_id=self._ids.session_id), self._governance.model)
@@ -291,7 +310,7 @@ class _Call:
                 raise self._errors[min(self._errors)]
         except DragomanError as error:
             error.embedded = PartialEmbeddings(
-                str(self._embedding.model_id), list(self._vectors), self._key(), self._ordered_receipts, self._labels
+                str(self._embedding.model_id), list(self._vectors), self._key(), receipts, self._labels
             )
             raise
         vectors = [each for each in self._vectors if each is not None]
@@ -302,32 +321,13 @@ class _Call:
             model=str(self._embedding.model_id),
             vectors=vectors,
             dimensions=dimensions,
-            usage=sum_usage(self._ordered_receipts),
+            usage=sum_usage(receipts),
             normalized=self._embedding.capabilities.is_normalized(dimensions),
             purpose=self._options.purpose,
             losses=losses,
-            receipts=self._ordered_receipts,
+            receipts=receipts,
             labels=self._labels,
         )
-
-    @property
-    def _ordered_receipts(self) -> tuple[Message, ...]:
-        return (*self._restored, *(self._receipts[number] for number in sorted(self._receipts)))
-
-    def _admit(self, numbers: Iterable[int]) -> Work[list[EmbeddingInput]]:
-        """Return the inputs as they may be sent, and set the headers to send. Raises PolicyDeniedError, and
-        ConfigurationError if nothing in the client reads the labels."""
-        given, admitted, found = self._governance.client.options or AdapterOptions(), list(self._inputs), self._labels
-        for number in numbers:
-            each = self._inputs[number]
-            message = Message.user(each if isinstance(each, str) else [each])
-            prompt = Prompt(session_id=self._ids.session_id, messages=(message,), options=given, labels=self._labels)
-            judged = yield from self._judge.prompt(prompt)
-            admitted[number], given = _judged_input(number, each, judged.messages), judged.options
-            found |= judged.labels
-        self._labels = found
-        self._options = replace(self._options, headers=given.headers.get(self._embedding.provider, {}))
-        return admitted
 
     def _fetch(self, request: int, wire: WireRequest, inputs: Sequence[EmbeddingInput]) -> Work[EmbeddingReply]:
         """Send one request, attempt after attempt, and keep the receipt of what was billed."""
@@ -349,7 +349,7 @@ class _Call:
                 reply = self._embedding.from_wire_response(response, inputs, self._options)
             except ProviderError as unusable:
                 error, reply = unusable, unusable.embedded or EmbeddingReply([])
-            self._receipts[request] = receipt = self._to_receipt(reply.usage, latency_ms())
+            receipt = self._receipts[request] = self._to_receipt(reply.usage, latency_ms())
             if reply.usage is None:  # what was estimated counts
                 receipt = receipt.model_copy(update={"metadata": receipt.metadata.model_copy(update={"usage": None})})
             details = ResponseDetails(response.status, response.headers)
@@ -388,35 +388,12 @@ class _Call:
         """Return what identifies the inputs and the options of the call."""
         digest = hashlib.sha256()
         for each in self._inputs:
-            data = (
-                each
-                if isinstance(each, str)
-                else each.model_dump_json()
-                if isinstance(each, ImageBlock)
-                else repr(each)
-            )
+            data = each.model_dump_json() if isinstance(each, ImageBlock) else str(each)
             part = data.encode("utf-8", "surrogatepass")
             digest.update(b"%d:" % len(part) + part)
-        options = self._requested
+        options = self._options
         digest.update(wirejson.dumps([options.dimensions, options.purpose, options.truncate]))
         return digest.hexdigest()
 
     def _record(self, losses: Iterable[Loss]) -> None:
         self._losses.update(dict.fromkeys(losses))
-
-
-def _find(adapter: Adapter) -> EmbeddingAdapter:
-    found = adapter.embeddings
-    if found is None:
-        raise ConfigurationError(f"{adapter.model_id}: its adapter embeds nothing")
-    return found
-
-
-def _judged_input(number: int, before: EmbeddingInput, messages: Sequence[Message]) -> EmbeddingInput:
-    """Return the input as a policy leaves it. Raises RequestError if it cannot be embedded any more."""
-    content = messages[-1].content if len(messages) == 1 else ()
-    if isinstance(before, str) and content and all(isinstance(block, TextBlock) for block in content):
-        return "".join(getattr(block, "text", "") for block in content)
-    if isinstance(before, ImageBlock) and content == (before,):
-        return before
-    raise RequestError(f"the policy changed input {number} in a way that cannot be embedded")

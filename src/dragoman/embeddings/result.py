@@ -126,14 +126,13 @@ def similarities(queries: Embeddings, documents: Embeddings) -> list[Vector]:
         import numpy
     except ImportError:
         return [_cosines(query, documents.vectors) for query in queries.vectors]
-    left, right = (_unit_rows(numpy, each.matrix) for each in (queries, documents))
+    unit_rows = []
+    for matrix in (queries.matrix, documents.matrix):
+        lengths = numpy.linalg.norm(matrix, axis=1, keepdims=True)
+        lengths[lengths == 0] = 1
+        unit_rows.append(matrix / lengths)
+    left, right = unit_rows
     return [array("f", row.tobytes()) for row in (left @ right.T).astype(numpy.float32)]
-
-
-def _unit_rows(numpy: Any, matrix: Any) -> Any:
-    lengths = numpy.linalg.norm(matrix, axis=1, keepdims=True)
-    lengths[lengths == 0] = 1
-    return matrix / lengths
 
 
 def _cosines(query: Vector, documents: Sequence[Vector]) -> Vector:

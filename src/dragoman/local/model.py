@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dragoman.adapter.errors import ConfigurationError, MissingExtraError
-from dragoman.adapter.replies.error_context import wrap_malformed
+from dragoman.adapter.errors import MALFORMED_ERRORS, ConfigurationError, MissingExtraError
+from dragoman.adapter.replies.error_context import malformed_request
 from dragoman.canonical.forks import reset_after_fork
 from dragoman.canonical.log import get_logger
 from dragoman.local.files import context_length, model_file
@@ -130,8 +130,10 @@ class LocalModel:
 
         ``deadline`` is a time of `time.monotonic`. Raises LocalRequestError, also after lines were emitted.
         """
-        with wrap_malformed("local", request=True):
+        try:
             model_prompt = build_prompt(body)
+        except MALFORMED_ERRORS as error:
+            raise malformed_request("local", error) from error
         options = body.get("options") or {}
         try:
             config = self._config(options, model_prompt.allowed)

@@ -13,7 +13,7 @@ from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.adapter.errors import ConfigurationError, DragomanError, RequestError
 from dragoman.adapter.losses import Loss, LossKind, log_losses
 from dragoman.adapter.registry import adapter_class, get_adapter, providers
-from dragoman.adapter.replies.error_context import Failure
+from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message, read_message
@@ -241,7 +241,7 @@ def _events(payload: str) -> None:
 
 
 def _retries(payload: str) -> None:
-    error = Failure("openai", payload, payload, status=503, code=payload, request_id=payload).error(None)
+    error = ErrorContext("openai", payload, 503).failure(message=payload, code=payload, request_id=payload).error()
     RetryState(RetryPolicy(), RetryQuota(), Timing()).record_failure(error, {})
 
 

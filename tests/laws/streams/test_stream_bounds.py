@@ -93,7 +93,7 @@ class CountingBuffer(bytearray):
 
 def test_a_line_is_copied_twice_for_any_pieces() -> None:
     """Once into the buffer and once out of it: eight MiB in pieces of one KiB are sixteen."""
-    splitter, buffer = LineSplitter(), CountingBuffer()
+    splitter, buffer = LineSplitter(FRAME_CAP), CountingBuffer()
     splitter._line = buffer
     pieces = 8 * 1024
     for _ in range(pieces):

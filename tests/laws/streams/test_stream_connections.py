@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.adapter.errors import DragomanError, MalformedReplyError, RequestTimeoutError
-from dragoman.adapter.replies.stream_decoder import decode_stream, decode_stream_async
+from dragoman.adapter.replies.stream_decoder import decode_batches, decode_batches_async
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
 from dragoman.canonical.message import Message
@@ -97,14 +97,21 @@ def both_ways(*chunks: tuple[float, bytes]) -> list[list[StreamEvent]]:
         decoder = ADAPTER.decoder(context())
         return [
             event
-            async for event in decode_stream_async(
+            async for batch in decode_batches_async(
                 async_clock.timed_chunks_async(*chunks), decoder, idle_timeout=10, clock=async_clock
             )
+            for event in batch
         ]
 
     clock, async_clock = VirtualClock(), VirtualClock()
     return [
-        list(decode_stream(clock.timed_chunks(*chunks), ADAPTER.decoder(context()), idle_timeout=10, clock=clock)),
+        [
+            event
+            for batch in decode_batches(
+                clock.timed_chunks(*chunks), ADAPTER.decoder(context()), idle_timeout=10, clock=clock
+            )
+            for event in batch
+        ],
         asyncio.run(collect()),
     ]
 
@@ -139,8 +146,8 @@ def test_a_reader_without_a_limit_waits() -> None:
     """Without a limit, a stream of pings goes on."""
     clock = VirtualClock()
     chunks = [(1.0, EVENTS[0]), *[(1000.0, PING)] * 20, (1.0, b"".join(EVENTS[1:]))]
-    events = list(decode_stream(clock.timed_chunks(*chunks), ADAPTER.decoder(context()), clock=clock))
-    assert isinstance(events[-1], MessageComplete)
+    *_, last = decode_batches(clock.timed_chunks(*chunks), ADAPTER.decoder(context()), clock=clock)
+    assert isinstance(last[-1], MessageComplete)
 
 
 def hurrying_clock() -> float:
@@ -160,9 +167,10 @@ def test_a_stream_of_pings_ends_at_the_time_limit_of_its_transport() -> None:
             decoder = ADAPTER.decoder(context())
             return [
                 event
-                async for event in decode_stream_async(
+                async for batch in decode_batches_async(
                     reply.chunks, decoder, idle_timeout=reply.idle_timeout, clock=hurrying_clock
                 )
+                for event in batch
             ]
 
     with FaultyServer(sse_reply(EVENTS[0], *pings)) as server:
@@ -171,7 +179,8 @@ def test_a_stream_of_pings_ends_at_the_time_limit_of_its_transport() -> None:
             transport.stream(ADAPTER, STREAM) as reply,
         ):
             decoder = ADAPTER.decoder(context())
-            sync = list(decode_stream(reply.chunks, decoder, idle_timeout=reply.idle_timeout, clock=hurrying_clock))
+            batches = decode_batches(reply.chunks, decoder, idle_timeout=reply.idle_timeout, clock=hurrying_clock)
+            sync = [event for batch in batches for event in batch]
         for events in (sync, asyncio.run(read_async())):
             last = events[-1]
             assert isinstance(last, ErrorEvent)

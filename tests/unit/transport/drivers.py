@@ -13,7 +13,7 @@ import pytest
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities
-from dragoman.adapter.replies.error_context import Failure
+from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.wire import AttemptRecord, WireRequest, WireResponse
 from dragoman.canonical.message import Message
@@ -58,7 +58,7 @@ class PlainAdapter(Adapter):
         raise NotImplementedError
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
-        return Failure(self.provider, self.model, body, status=status, headers=headers).error(None)
+        return ErrorContext(self.provider, self.model, status, headers).failure(message=body).error()
 
 
 ADAPTER = PlainAdapter("m")

@@ -6,17 +6,17 @@ bring newer limits while a program runs.
 
 import hashlib
 import re
-import tomllib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
-from importlib.resources import files
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
+from dragoman.adapter.package_data import read_toml
 from dragoman.canonical.blocks import FrozenModel
 
 
@@ -289,48 +289,38 @@ MAX_KNOWN_MODELS = 512
 """How many models keep their facts in memory. The clients of a server may name any number of models."""
 
 
-class ModelTable:
-    """models.toml: defaults, then rows whose ``match`` globs select models; later rows override earlier ones."""
+FactsT = TypeVar("FactsT", bound=FrozenModel)
 
-    def __init__(self, data: Mapping[str, Any], prefix: str = "") -> None:
+
+class FactTable(ABC, Generic[FactsT]):
+    """A file of facts: defaults, then rows whose ``match`` globs select models; later rows override earlier ones."""
+
+    file: ClassVar[str]
+    """The name of the file in the package of an adapter."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
         self._default: dict[str, Any] = data.get("default", {})
         self._rows: list[dict[str, Any]] = data.get("model", [])
-        self._prefix = prefix
         self._known = lru_cache(MAX_KNOWN_MODELS)(self._find)
 
     @classmethod
-    def of(cls, package: str, *names: str) -> "ModelTable":
-        """Load the table of an adapter's package: models.toml, or the named files; later ones override earlier ones."""
+    def of(cls, package: str, *names: str) -> Self:
+        """Load the table of an adapter's package, or the named files of it; later ones override earlier ones."""
         default: dict[str, Any] = {}
         rows: list[dict[str, Any]] = []
-        for name in names or ("models.toml",):
-            data = tomllib.loads(files(package).joinpath(name).read_text(encoding="utf-8"))
+        for name in names or (cls.file,):
+            data = read_toml(package, name)
             default = deep_merge(default, data.get("default", {}))
             rows += data.get("model", [])
         return cls({"default": default, "model": rows})
 
-    def capabilities(self, model: str) -> AdapterCapabilities:
-        """Return the declarations for a model's name, without its provider."""
+    def capabilities(self, model: str) -> FactsT:
+        """Return the declarations for a model."""
         return self._known(model)
 
-    def _find(self, model: str) -> AdapterCapabilities:
-        own_name = re.sub(f"^(?:{self._prefix})", "", model) if self._prefix else model
-        found = merge_rows(self._default, self._rows, *dict.fromkeys((own_name, model)))
-        return AdapterCapabilities.model_validate(_expand_vendor(found, model))
-
-    def extend(self, default: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] = ()) -> "ModelTable":
-        """Return a table with more defaults, which override these, and more rows, which come after these."""
-        return ModelTable({"default": deep_merge(self._default, default), "model": [*self._rows, *rows]}, self._prefix)
-
-    def with_prefix(self, pattern: str) -> "ModelTable":
-        """Return a table whose rows find a model without this part of its name as well, such as a host's ``openai.``;
-        ``pattern`` is a regular expression."""
-        return ModelTable({"default": self._default, "model": self._rows}, pattern)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the table declares nothing."""
-        return not (self._default or self._rows)
+    @abstractmethod
+    def _find(self, model: str) -> FactsT:
+        """Read the declarations for a model, which are then kept."""
 
     @property
     def listed(self) -> tuple[str, ...]:
@@ -338,14 +328,39 @@ class ModelTable:
         return tuple(name for row in self._rows for name in row.get("listed", ()))
 
 
-def _expand_vendor(fields: dict[str, Any], model: str) -> dict[str, Any]:
-    """Replace ``{vendor}`` in ``reads_from`` by the model's vendor, the part of its name before a slash."""
-    policy = fields.get("thinking_policy", {})
-    if "reads_from" not in policy:
-        return fields
-    vendor = model.partition("/")[0]
-    reads = [pattern.replace("{vendor}", vendor) for pattern in policy["reads_from"]]
-    return {**fields, "thinking_policy": {**policy, "reads_from": reads}}
+class ModelTable(FactTable[AdapterCapabilities]):
+    """models.toml, whose rows select models by their names without the provider."""
+
+    file = "models.toml"
+    _prefix = ""
+
+    def _find(self, model: str) -> AdapterCapabilities:
+        own_name = re.sub(f"^(?:{self._prefix})", "", model) if self._prefix else model
+        found = merge_rows(self._default, self._rows, *dict.fromkeys((own_name, model)))
+        policy = found.get("thinking_policy", {})
+        if "reads_from" in policy:
+            vendor = model.partition("/")[0]
+            reads = [pattern.replace("{vendor}", vendor) for pattern in policy["reads_from"]]
+            found["thinking_policy"] = {**policy, "reads_from": reads}
+        return AdapterCapabilities.model_validate(found)
+
+    def extend(self, default: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] = ()) -> "ModelTable":
+        """Return a table with more defaults, which override these, and more rows, which come after these."""
+        table = ModelTable({"default": deep_merge(self._default, default), "model": [*self._rows, *rows]})
+        table._prefix = self._prefix
+        return table
+
+    def with_prefix(self, pattern: str) -> "ModelTable":
+        """Return a table whose rows find a model without this part of its name as well, such as a host's ``openai.``;
+        ``pattern`` is a regular expression."""
+        table = self.extend({})
+        table._prefix = pattern
+        return table
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the table declares nothing."""
+        return not (self._default or self._rows)
 
 
 def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -370,7 +385,6 @@ def merge_rows(default: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], *n
 UPDATED_FIELDS = ("max_context_tokens", "max_output_tokens", "deprecated", "retires_on")
 
 _rows: dict[str, Sequence[Mapping[str, Any]]] = {}
-_found: dict[tuple[str, str], dict[str, Any]] = {}
 _revision = 0
 
 
@@ -383,8 +397,8 @@ def set_limit_updates(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     """Replace the updates: for each provider, rows with ``match`` globs and fields of AdapterCapabilities."""
     global _revision
     _rows.clear()
-    _found.clear()
     _rows.update(rows)
+    _changes.cache_clear()
     _revision += 1
 
 
@@ -401,11 +415,10 @@ def with_updates(declared: Callable[[Any], AdapterCapabilities]) -> property:
     return property(capabilities, doc=declared.__doc__)
 
 
+@lru_cache(MAX_KNOWN_MODELS)
 def _changes(provider: str, model: str) -> dict[str, Any]:
-    if (provider, model) not in _found:
-        changes: dict[str, Any] = {}
-        for row in _rows[provider]:
-            if any(fnmatchcase(model, pattern) for pattern in row["match"]):
-                changes |= {name: row[name] for name in UPDATED_FIELDS if name in row}
-        _found[provider, model] = changes
-    return _found[provider, model]
+    changes: dict[str, Any] = {}
+    for row in _rows[provider]:
+        if any(fnmatchcase(model, pattern) for pattern in row["match"]):
+            changes |= {name: row[name] for name in UPDATED_FIELDS if name in row}
+    return changes

@@ -117,15 +117,13 @@ class ImageRule(FrozenModel):
             return self.low
         if self.rule == "flat":
             return self.fixed
-        width, height = self._scale(size or _DEFAULT_SIZE)
-        if self.rule == "area":
-            return min(self.fixed + width * height / self.pixels, self.most)
-        squares = ceil(width / self.side) * ceil(height / self.side)
-        return self.fixed + self.each * min(squares, self.most)
-
-    def _scale(self, size: Size) -> tuple[float, float]:
+        size = size or _DEFAULT_SIZE
         long, short = max(*size, 1), max(min(size), 1)
         factor = min(1.0, self.longest / long, self.shortest / short)
         if self.rule == "patches":
             factor = min(factor, sqrt(self.most * self.side**2 / (long * short)))
-        return long * factor, short * factor
+        width, height = long * factor, short * factor
+        if self.rule == "area":
+            return min(self.fixed + width * height / self.pixels, self.most)
+        squares = ceil(width / self.side) * ceil(height / self.side)
+        return self.fixed + self.each * min(squares, self.most)

@@ -10,16 +10,14 @@ is one token, a long one several; marks and digits go by themselves; other scrip
 one to three characters. Counting these classes comes close without the vocabulary.
 """
 
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import cache, lru_cache
-from importlib.resources import files
-from operator import add, attrgetter, is_, mul
+from functools import lru_cache
+from operator import add, attrgetter, is_, itemgetter, mul
 from typing import Any, Literal, NamedTuple
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.context import GrowingMessages
@@ -27,13 +25,12 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.facts import media_size
 from dragoman.adapter.facts.capabilities import TokenEstimate
 from dragoman.adapter.facts.media_size import ImageRule
+from dragoman.adapter.package_data import read_toml
 from dragoman.canonical.blocks import (
     AudioBlock,
     ContentBlock,
     DocumentBlock,
-    FrozenModel,
     ImageBlock,
-    MediaSource,
     PromptResultBlock,
     ProviderBlock,
     RedactedThinkingBlock,
@@ -132,79 +129,30 @@ _IS_LETTER, _IS_DIGIT, _IS_MARK, _IS_LINE = (
 
 
 @dataclass(frozen=True, slots=True)
-class RequestMeasures:
-    """The measured parts of a request. ``nodes`` are the keywords of the tools' schemas."""
+class Weights:
+    """Tokens for one of each, by the names in `TextCounts` and `RequestMeasures`; ``start`` counts once in a
+    request."""
 
-    text: TextCounts
-    schema_text: TextCounts
-    messages: int = 0
-    systems: int = 0
-    calls: int = 0
-    results: int = 0
-    toolbox: int = 0
-    """1 if there are tools: most models then get a prompt on how to call them."""
-    tools: int = 0
-    nodes: int = 0
-    native_tools: int = 0
-    thinking: int = 0
-    signature: int = 0
-    native: int = 0
-    """The length of native blocks in characters; ``thinking`` and ``signature`` are in characters, too."""
-    pages: int = 0
-    audio: float = 0.0
-    video: float = 0.0
-    """The length of videos in seconds; ``audio`` is in seconds, too."""
-    images: tuple[tuple[media_size.Size | None, str | None], ...] = ()
-    """The size and the detail of each image."""
+    tokens_of: Mapping[str, float]
+    image: ImageRule
 
-
-class Weights(FrozenModel):
-    """Tokens for one of each. ``start`` counts once in a request; see `TextCounts` and `RequestMeasures` for the
-    others."""
-
-    start: float = Field(default=0, ge=0)
-    messages: float = Field(default=4, ge=0)
-    systems: float = Field(default=0, ge=0)
-    calls: float = Field(default=10, ge=0)
-    results: float = Field(default=4, ge=0)
-    toolbox: float = Field(default=0, ge=0)
-    tools: float = Field(default=10, ge=0)
-    nodes: float = Field(default=2, ge=0)
-    native_tools: float = Field(default=100, ge=0)
-    thinking: float = Field(default=0, ge=0)
-    signature: float = Field(default=0, ge=0)
-    native: float = Field(default=0.25, ge=0)
-    pages: float = Field(default=500, ge=0)
-    audio: float = Field(default=25, ge=0)
-    video: float = Field(default=260, ge=0)
-
-    words: float = Field(default=1, ge=0)
-    pieces: float = Field(default=0.5, ge=0)
-    capitals: float = Field(default=0.5, ge=0)
-    numbers: float = Field(default=0.5, ge=0)
-    digits: float = Field(default=0.3, ge=0)
-    marks: float = Field(default=0.3, ge=0)
-    mark_runs: float = Field(default=0.5, ge=0)
-    lines: float = Field(default=0.5, ge=0)
-    indents: float = Field(default=0.3, ge=0)
-    accented: float = Field(default=0.3, ge=0)
-    wide: float = Field(default=0.8, ge=0)
-    astral: float = Field(default=2, ge=0)
-
-    image: ImageRule = Field(default_factory=ImageRule)
-
-    def tokens(self, measures: RequestMeasures) -> int:
+    def tokens(self, measures: "RequestMeasures") -> int:
         """Return the tokens of a request, at least 1."""
-        total = self.start + sum(self.image.tokens(size, detail) for size, detail in measures.images)
-        total = sum(map(mul, _parts_of(self), _parts_of(measures)), total)
+        total = self.tokens_of["start"] + sum(self.image.tokens(size, detail) for size, detail in measures.images)
+        total = sum(map(mul, _parts_of_weights(self.tokens_of), _parts_of(measures)), total)
         counts = map(add, measures.text, measures.schema_text)
-        return max(1, round(sum(map(mul, _text_counts_of(self), counts), total)))
+        return max(1, round(sum(map(mul, _text_of_weights(self.tokens_of), counts), total)))
 
 
-PARTS = tuple(
-    name for name in Weights.model_fields if name not in ("start", "image") and name not in TextCounts._fields
+_PARTS = (
+    "messages", "systems", "calls", "results", "toolbox", "tools", "nodes", "native_tools", "thinking", "signature",
+    "native", "pages", "audio", "video",
+)  # fmt: skip
+_parts_of, _parts_of_weights, _text_of_weights = (
+    attrgetter(*_PARTS),
+    itemgetter(*_PARTS),
+    itemgetter(*TextCounts._fields),
 )
-_parts_of, _text_counts_of = attrgetter(*PARTS), attrgetter(*TextCounts._fields)
 
 
 def estimate_tokens(
@@ -231,12 +179,14 @@ def _weights(
     model: str, tokenizer: str | None, weights: tuple[tuple[str, float], ...], image: tuple[tuple[str, Any], ...]
 ) -> Weights:
     name = tokenizer or str(row_for(model, "tokenizer")["name"])
-    table = _read_toml("token_weights.toml").get(name)
+    table = read_toml(__package__, "token_weights.toml").get(name)
     if table is None:
         raise ConfigurationError(f"token_estimate of {model}: there is no tokenizer {name!r}")
+    if wrong := [key for key, value in weights if key not in table or value < 0]:
+        raise ConfigurationError(f"token_estimate of {model}: {wrong[0]!r:.40} is not a weight, or is less than 0")
     rule = {key: value for key, value in row_for(model, "image").items() if key != "match"}
     try:
-        return Weights.model_validate({**table, **dict(weights), "image": {**rule, **dict(image)}})
+        return Weights({**table, **dict(weights)}, ImageRule.model_validate({**rule, **dict(image)}))
     except ValidationError as error:
         raise ConfigurationError(f"token_estimate of {model}: {error.errors(include_input=False)[0]['msg']}") from None
 
@@ -249,85 +199,68 @@ def row_for(model: str, kind: Literal["tokenizer", "image"]) -> Mapping[str, Any
 
 def rows(kind: Literal["tokenizer", "image"]) -> Sequence[Mapping[str, Any]]:
     """Return the rows of tokenizers.toml."""
-    found: list[dict[str, Any]] = _read_toml("tokenizers.toml")[kind]
+    found: list[dict[str, Any]] = read_toml(__package__, "tokenizers.toml")[kind]
     return found
 
 
-@cache
-def _read_toml(name: str) -> dict[str, Any]:
-    return tomllib.loads(files("dragoman.adapter.facts").joinpath(name).read_text(encoding="utf-8"))
-
-
-def measure_request(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> RequestMeasures:
+def measure_request(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> "RequestMeasures":
     """Measure a request. This takes a few microseconds for each message that is not measured yet."""
     content = measure_messages(messages)
-    schemas = content.tools_of(tools) if tools else _NO_TOOLS
-    return RequestMeasures(
-        text=content.text,
-        schema_text=schemas.text,
-        messages=content.messages,
-        systems=content.systems,
-        calls=content.calls,
-        results=content.results,
-        toolbox=1 if tools else 0,
-        tools=schemas.tools,
-        nodes=schemas.nodes,
-        native_tools=schemas.native,
-        thinking=content.thinking,
-        signature=content.signature,
-        native=content.native,
-        pages=content.pages,
-        audio=content.audio,
-        video=content.video,
-        images=tuple(content.images),
-    )
+    return content.with_tools(tools) if tools else content
 
 
-def measure_messages(messages: Sequence[Message]) -> "ContentMeasures":
+def measure_messages(messages: Sequence[Message]) -> "RequestMeasures":
     """Return the measures of messages, which are not changed later. Of a conversation that grows, only what is new is
     measured."""
     kept = messages.measures() if isinstance(messages, GrowingMessages) else None
     if kept is None or not isinstance(messages, GrowingMessages):
-        found = ContentMeasures()
+        found = RequestMeasures()
         found.add_messages(messages)
         return found
-    known, measures = kept.last or ([], ContentMeasures())
+    known, measures = kept.last or ([], RequestMeasures())
     if known is messages:
         return measures
     # Equal messages have equal measures.
     if known is not messages.continues and known != messages[: len(known)]:
-        known, measures = [], ContentMeasures()
+        known, measures = [], RequestMeasures()
     if new := messages[len(known) :]:
-        measures = measures.copy()
+        measures = replace(measures, images=list(measures.images), texts=[])
         measures.add_messages(new)
     kept.last = messages, measures
     return measures
 
 
 @dataclass(slots=True)
-class ContentMeasures:
-    """The measures of the content of messages; see `RequestMeasures`."""
+class RequestMeasures:
+    """The measured parts of a request. ``nodes`` are the keywords of the tools' schemas."""
 
     text: TextCounts = _NO_TEXT
-    images: list[tuple[media_size.Size | None, str | None]] = field(default_factory=list)
+    schema_text: TextCounts = _NO_TEXT
     messages: int = 0
     systems: int = 0
     calls: int = 0
     results: int = 0
+    toolbox: int = 0
+    """1 if there are tools: most models then get a prompt on how to call them."""
+    tools: int = 0
+    nodes: int = 0
+    native_tools: int = 0
     thinking: int = 0
     signature: int = 0
     native: int = 0
+    """The length of native blocks in characters; ``thinking`` and ``signature`` are in characters, too."""
     pages: int = 0
     audio: float = 0.0
     video: float = 0.0
+    """The length of videos in seconds; ``audio`` is in seconds, too."""
     remote: int = 0
     """Documents, recordings and videos whose bytes only the provider reads, and whose length is unknown."""
+    images: list[tuple[media_size.Size | None, str | None]] = field(default_factory=list)
+    """The size and the detail of each image."""
     texts: list[str] = field(default_factory=list)
     """The texts that are not counted yet."""
-    _tools: tuple[tuple[ToolDefinition, ...], "_SchemaMeasures"] | None = None
-
-    def copy(self) -> "ContentMeasures":
-        return replace(self, images=list(self.images), texts=[])
+    _known_tools: tuple[tuple[ToolDefinition, ...], "RequestMeasures"] | None = field(default=None, compare=False)
+    """The tools that were measured last, and the measures of a request that has only these."""
 
     def add_messages(self, messages: Iterable[Message]) -> None:
         for message in messages:
@@ -342,16 +275,24 @@ class ContentMeasures:
         self.text = TextCounts(*map(add, self.text, counts)) if any(self.text) else counts
         self.texts = []
 
-    def tools_of(self, tools: Sequence[ToolDefinition]) -> "_SchemaMeasures":
-        """Return the measures of the tools that are offered with these messages, which are often the same."""
-        if self._tools is not None and len(self._tools[0]) == len(tools) and all(map(is_, self._tools[0], tools)):
-            return self._tools[1]
-        schemas = _SchemaMeasures()
-        for tool in tools:
-            schemas.add(tool)
-        schemas.text = count_text(schemas.texts)
-        self._tools = tuple(tools), schemas
-        return schemas
+    def with_tools(self, tools: Sequence[ToolDefinition]) -> "RequestMeasures":
+        """Return the measures of a request with these tools, which are often those of the request before."""
+        known = self._known_tools
+        if known is None or len(known[0]) != len(tools) or not all(map(is_, known[0], tools)):
+            measured = RequestMeasures(toolbox=1)
+            for tool in tools:
+                measured.add_tool(tool)
+            measured.schema_text = count_text(measured.texts)
+            known = self._known_tools = tuple(tools), measured
+        found = known[1]
+        return replace(
+            self,
+            schema_text=found.schema_text,
+            toolbox=found.toolbox,
+            tools=found.tools,
+            nodes=found.nodes,
+            native_tools=found.native_tools,
+        )
 
     def add(self, block: ContentBlock) -> None:  # noqa: C901, PLR0912  # one case for each kind of block
         match block:
@@ -374,10 +315,17 @@ class ContentMeasures:
             case DocumentBlock(source=source):
                 self.remote += source.kind not in _READ_HERE
                 self.texts += filter(None, (block.title, block.context))
-                self._add_document(source)
+                if source.kind == "text":
+                    self.texts.append(source.data)
+                else:
+                    self.pages += media_size.pdf_pages(source.data) if source.kind == "base64" else 1
             case AudioBlock(source=source, duration_ms=length):
-                self.audio += _duration(source, length)
                 self.remote += length is None and source.kind not in _READ_HERE
+                if length is not None:
+                    self.audio += length / 1000
+                else:
+                    is_here = source.kind == "base64"
+                    self.audio += media_size.audio_seconds(source.data) if is_here else _FALLBACK_SECONDS
             case VideoBlock(source=source, duration_ms=length):
                 self.remote += length is None and source.kind not in _READ_HERE
                 self.video += _FALLBACK_SECONDS if length is None else length / 1000
@@ -390,33 +338,11 @@ class ContentMeasures:
             case _:
                 self.texts.append(wirejson.dumps_text(block.model_dump(mode="json")))
 
-    def _add_document(self, source: MediaSource) -> None:
-        if source.kind == "text":
-            self.texts.append(source.data)
-        else:
-            self.pages += media_size.pdf_pages(source.data) if source.kind == "base64" else 1
-
-
-def _duration(source: MediaSource, length: int | None) -> float:
-    if length is not None:
-        return length / 1000
-    return media_size.audio_seconds(source.data) if source.kind == "base64" else _FALLBACK_SECONDS
-
-
-@dataclass(slots=True)
-class _SchemaMeasures:
-    """The texts of the tools and the size of their schemas, which providers write in their own forms."""
-
-    texts: list[str] = field(default_factory=list)
-    text: TextCounts = _NO_TEXT
-    tools: int = 0
-    nodes: int = 0
-    native: int = 0
-
-    def add(self, tool: ToolDefinition) -> None:
+    def add_tool(self, tool: ToolDefinition) -> None:
+        """Measure the texts of a tool and the size of its schema, which providers write in their own forms."""
         is_native = isinstance(tool, ServerTool) and "properties" not in tool.input_schema
         if is_native or "native" in (tool.provider_raw or {}):
-            self.native += 1
+            self.native_tools += 1
             return
         self.tools += 1
         self.texts += (tool.name, tool.description)
@@ -437,15 +363,9 @@ class _SchemaMeasures:
                 for inner in value:
                     self._walk(inner)
             elif key in _WORDS:
-                self.texts += _iter_strings(value)
+                values = value if isinstance(value, (list, tuple)) else (value,)
+                self.texts += [each if isinstance(each, str) else wirejson.dumps_text(each) for each in values]
 
 
-_NO_TOOLS = _SchemaMeasures()
 _LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 _WORDS = frozenset({"description", "enum", "const", "pattern", "default", "examples", "required"})
-
-
-def _iter_strings(value: Any) -> Iterator[str]:
-    values: Iterable[Any] = value if isinstance(value, (list, tuple)) else (value,)
-    for each in values:
-        yield each if isinstance(each, str) else wirejson.dumps_text(each)

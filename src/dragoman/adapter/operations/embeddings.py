@@ -5,23 +5,26 @@
 import binascii
 import math
 import sys
-import tomllib
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.errors import ContextOverflowError, MalformedReplyError, ProviderError, RequestError
-from dragoman.adapter.facts.capabilities import ABSENT, MAX_KNOWN_MODELS, Support, deep_merge, merge_rows
+from dragoman.adapter.errors import (
+    UNREADABLE_ERRORS,
+    ContextOverflowError,
+    MalformedReplyError,
+    ProviderError,
+    RequestError,
+)
+from dragoman.adapter.facts.capabilities import ABSENT, FactTable, Support, deep_merge, merge_rows
 from dragoman.adapter.facts.token_estimate import estimate_tokens
 from dragoman.adapter.losses import Loss, LossKind, Severity
-from dragoman.adapter.replies.error_context import wrap_malformed
+from dragoman.adapter.replies.error_context import malformed_reply
 from dragoman.adapter.replies.reply_builder import UsageReader
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.blocks import FrozenModel, ImageBlock
@@ -93,38 +96,13 @@ class EmbeddingCapabilities(FrozenModel):
         return None if self.normalized is None else self.normalized == "always"
 
 
-class EmbeddingTable:
-    """embeddings.toml: defaults, then rows whose ``match`` globs select models by their whole id, ``provider:name``;
-    later rows override earlier ones."""
+class EmbeddingTable(FactTable[EmbeddingCapabilities]):
+    """embeddings.toml, whose rows select models by their whole id, ``provider:name``."""
 
-    def __init__(self, data: Mapping[str, Any]) -> None:
-        self._default: dict[str, Any] = data.get("default", {})
-        self._rows: list[dict[str, Any]] = data.get("model", [])
-        self._known = lru_cache(MAX_KNOWN_MODELS)(self._find)
+    file = "embeddings.toml"
 
-    @classmethod
-    def of(cls, package: str, *names: str) -> "EmbeddingTable":
-        """Load the table of an adapter's package: embeddings.toml, or the named files; later ones override earlier
-        ones."""
-        default: dict[str, Any] = {}
-        rows: list[dict[str, Any]] = []
-        for name in names or ("embeddings.toml",):
-            data = tomllib.loads(files(package).joinpath(name).read_text(encoding="utf-8"))
-            default = deep_merge(default, data.get("default", {}))
-            rows += data.get("model", [])
-        return cls({"default": default, "model": rows})
-
-    def capabilities(self, model_id: str) -> EmbeddingCapabilities:
-        """Return the declarations for ``provider:name``."""
-        return self._known(model_id)
-
-    def _find(self, model_id: str) -> EmbeddingCapabilities:
-        return EmbeddingCapabilities.model_validate(merge_rows(self._default, self._rows, model_id))
-
-    @property
-    def listed(self) -> tuple[str, ...]:
-        """The models that the table lists, as ``provider:name``."""
-        return tuple(name for row in self._rows for name in row.get("listed", ()))
+    def _find(self, model: str) -> EmbeddingCapabilities:
+        return EmbeddingCapabilities.model_validate(merge_rows(self._default, self._rows, model))
 
 
 if TYPE_CHECKING:
@@ -142,15 +120,24 @@ def read_vector(value: Any) -> Vector:
 
     Raises MalformedReplyError for anything else, for an empty vector, and for NaN and infinity.
     """
+    vector = array("f")
     if isinstance(value, str):
-        vector = _decode_base64(value)
-    elif not isinstance(value, list):
-        raise MalformedReplyError("a vector of the reply is neither a list of numbers nor base64")
-    else:
         try:
-            vector = array("f", value)
+            data = binascii.a2b_base64(value, strict_mode=True)
+        except ValueError:
+            raise MalformedReplyError("a vector of the reply is not base64") from None
+        if len(data) % _FLOAT_SIZE:
+            raise MalformedReplyError("a vector of the reply is cut inside a number")
+        vector.frombytes(data)
+        if sys.byteorder == "big":
+            vector.byteswap()
+    elif isinstance(value, list):
+        try:
+            vector.fromlist(value)
         except (TypeError, OverflowError):
             raise MalformedReplyError("a vector of the reply holds something other than numbers") from None
+    else:
+        raise MalformedReplyError("a vector of the reply is neither a list of numbers nor base64")
     if not vector:
         raise MalformedReplyError("a vector of the reply is empty")
     if not is_finite(vector):
@@ -175,20 +162,6 @@ def check_lengths(vectors: Sequence[Vector], count: int, dimensions: int | None)
         raise MalformedReplyError(f"the vectors of the reply have different lengths: {sorted(lengths)!r:.80}")
     if dimensions is not None and lengths != {dimensions}:
         raise MalformedReplyError(f"the vectors of the reply have {lengths.pop():,} dimensions, not {dimensions:,}")
-
-
-def _decode_base64(text: str) -> Vector:
-    try:
-        data = binascii.a2b_base64(text, strict_mode=True)
-    except ValueError:
-        raise MalformedReplyError("a vector of the reply is not base64") from None
-    if len(data) % _FLOAT_SIZE:
-        raise MalformedReplyError("a vector of the reply is cut inside a number")
-    vector = array("f")
-    vector.frombytes(data)
-    if sys.byteorder == "big":
-        vector.byteswap()
-    return vector
 
 
 EmbeddingInput = str | ImageBlock
@@ -301,7 +274,7 @@ class EmbeddingAdapter(ABC):
         Raises the provider's error for a status of 400 and over, and MalformedReplyError for vectors that do not fit
         the request; its ``embedded`` is then a reply without vectors, with the usage that was billed.
         """
-        with wrap_malformed(self.provider):
+        try:
             if response.status >= 400:
                 raise self.error(response.status, response.body, response.headers)
             native = self.decode(wirejson.loads_object(response.body), response)
@@ -315,6 +288,8 @@ class EmbeddingAdapter(ABC):
                 error.embedded = EmbeddingReply([], native.usage)
                 raise
             return EmbeddingReply(vectors, native.usage, native.truncated)
+        except UNREADABLE_ERRORS as error:
+            raise malformed_reply(self.provider, error) from error
 
     def check(self, inputs: Sequence[EmbeddingInput], options: EmbeddingOptions) -> None:
         """Raise RequestError for inputs and options that the model does not accept."""
@@ -431,7 +406,11 @@ def _split(
     for number in wanted:
         each = inputs[number]
         image = not isinstance(each, str)
-        size = 0 if limit is None else _estimate(adapter, each)
+        size = 0
+        if limit is not None:
+            # The most tokens of a short text are known at once.
+            is_short = isinstance(each, str) and len(each) <= _SHORT
+            size = _most_tokens(str(each)) if is_short else adapter.estimate_tokens([each])
         full = (
             not requests
             or len(requests[-1]) >= facts.max_inputs
@@ -477,13 +456,6 @@ def _cut(adapter: EmbeddingAdapter, text: str, limit: int, truncate: Truncate) -
         else:
             high = middle - 1
     return text[:low] if truncate == "end" else text[-low:]
-
-
-def _estimate(adapter: EmbeddingAdapter, each: EmbeddingInput) -> int:
-    """Return the tokens of an input, or the maximum if the text is short: that is known at once."""
-    if isinstance(each, str) and len(each) <= _SHORT:
-        return _most_tokens(each)
-    return adapter.estimate_tokens([each])
 
 
 def _most_tokens(text: str) -> int:

@@ -55,15 +55,16 @@ class ProviderFile:
     def block(self) -> "ImageBlock | AudioBlock | VideoBlock | DocumentBlock":
         """The file as content of a message. Only its provider can read it."""
         source = MediaSource(kind="file_id", data=self.reference or self.id, provider=self.provider)
-        match (self.media_type or "").partition("/")[0]:
-            case "image":
-                return ImageBlock(source=source, media_type=self.media_type)
-            case "audio":
-                return AudioBlock(source=source, media_type=self.media_type)
-            case "video":
-                return VideoBlock(source=source, media_type=self.media_type)
-            case _:
-                return DocumentBlock(source=source, media_type=self.media_type)
+        kind = _BLOCKS.get((self.media_type or "").partition("/")[0], DocumentBlock)
+        return kind(source=source, media_type=self.media_type)
+
+
+_BLOCKS: Mapping[str, type[ImageBlock | AudioBlock | VideoBlock]] = {
+    "image": ImageBlock,
+    "audio": AudioBlock,
+    "video": VideoBlock,
+}
+"""The kinds of content by the first part of their media types; any other file is a document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

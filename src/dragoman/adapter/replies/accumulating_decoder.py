@@ -8,7 +8,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.replies.framing import SseDecoder
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import Framing, StreamDecoder
+from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.canonical.events import MessageComplete, MessageStart, StreamEvent, ToolUseEnd, UsageUpdate
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.usage import TokenUsage
@@ -22,8 +22,7 @@ class AccumulatingDecoder(StreamDecoder):
     """Returns a framing for the most bytes of a frame and of the body."""
 
     def __init__(self, provider: str, context: RequestContext) -> None:
-        framing: Framing = self.framing(context.frame_cap, context.body_cap)
-        super().__init__(provider, framing)
+        super().__init__(provider, self.framing(context.frame_cap, context.body_cap))
         self._reply = ReplyBuilder(context, provider)
         self._model = context.model
         self._native: dict[str, Any] = {}

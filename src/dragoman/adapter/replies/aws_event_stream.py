@@ -36,12 +36,9 @@ class AwsEventStreamDecoder(CappedDecoder):
         super().__init__(frame_cap, body_cap)
         self._buffer = bytearray()
         self._needed = _PRELUDE.size
-        self._total = 0
 
     def _read(self, chunk: bytes, frames: list[Frame]) -> None:
-        room = self.body_cap - self._total
-        self._total += len(chunk)
-        self._buffer += chunk[:room] if len(chunk) > room else chunk
+        self._buffer += chunk
         start = 0
         try:
             while len(self._buffer) - start >= self._needed:
@@ -54,8 +51,6 @@ class AwsEventStreamDecoder(CappedDecoder):
                 frames.append(_parse_message(message))
         finally:
             del self._buffer[:start]
-        if len(chunk) > room:
-            raise FrameTooLargeError(f"the reply is over {self.body_cap} bytes: raise the body cap if that is meant")
 
     def _flush(self, frames: list[Frame]) -> None:
         return
@@ -67,8 +62,8 @@ class AwsEventStreamDecoder(CappedDecoder):
             raise MalformedReplyError("the reply is not an event stream, or is damaged: a prelude's checksum is wrong")
         if total < _MIN_MESSAGE_BYTES + headers:
             raise MalformedReplyError(f"a message of {total} bytes has no room for headers of {headers}")
-        if total > self._frame_cap:
-            raise FrameTooLargeError(f"one message of the reply is over {self._frame_cap} bytes")
+        if total > self.frame_cap:
+            raise FrameTooLargeError(f"one message of the reply is over {self.frame_cap} bytes")
         return int(total)
 
 

@@ -4,10 +4,10 @@ Decoders keep or ignore what they do not know. They note its name in `provider_r
 value. The bus reports it with the reply, and ``dragoman doctor --drift`` counts it in the kept conversations.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from dragoman.adapter.package_data import read_toml
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock
@@ -64,7 +64,10 @@ class KnownNames:
                 prefix = "" if place == "reply" else f"{place}."
                 found.append(("field", [f"{prefix}{name}" for name in raw[place].keys() - known]))
         if "blocks" in raw:
-            names = {name for note in raw["blocks"].values() for name in _fields_of_note(note)}
+            notes = [note for note in raw["blocks"].values() if isinstance(note, dict)]
+            # What a part has beyond our encoding; see `dragoman.adapter.wire_diff`.
+            notes += [inner for note in notes if isinstance(inner := note.get("inner"), dict)]
+            names = {name for note in notes for name in note.get("set", ())}
             if unknown := names - self.part_fields:
                 found.append(("field", [f"part.{name}" for name in unknown]))
         native = [block.kind for block in content if type(block) is ProviderBlock]
@@ -79,14 +82,6 @@ def known_names(package: str) -> KnownNames:
     data = {"places": {}, **read_toml(package, "known_names.toml")}
     places = {place: frozenset(names.split()) for place, names in data.pop("places").items()}
     return KnownNames(**{name: frozenset(names.split()) for name, names in data.items()}, places=places)
-
-
-def _fields_of_note(note: Any) -> Iterator[str]:
-    """Yield the fields that a part has beyond our encoding; see `dragoman.adapter.wire_diff`."""
-    if isinstance(note, dict):
-        yield from note.get("set", ())
-        if isinstance(inner := note.get("inner"), dict):
-            yield from inner.get("set", ())
 
 
 def add_drift(note: dict[str, list[str]], kind: DriftKind, names: Iterable[object]) -> None:
@@ -104,10 +99,7 @@ def drift_of(message: Message) -> tuple[Drift, ...]:
     if not isinstance(note, dict):
         return ()
     provider = str(raw.get("by", ""))  # type: ignore[union-attr]  # a note is a part of it
-    return tuple(Drift(provider, kind, str(name)) for kind in _KINDS for name in note.get(kind, ()))
-
-
-_KINDS: tuple[DriftKind, ...] = ("event", "field", "part", "stop_reason")
+    return tuple(Drift(provider, kind, str(name)) for kind in get_args(DriftKind) for name in note.get(kind, ()))
 
 
 def with_drift(message: Message, kind: DriftKind, names: Iterable[object]) -> Message:

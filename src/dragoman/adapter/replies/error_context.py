@@ -2,8 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -11,26 +10,6 @@ from functools import cache
 from typing import Any
 
 from dragoman.adapter import errors, wirejson
-from dragoman.adapter.errors import (
-    UNREADABLE_ERRORS,
-    AuthenticationError,
-    BillingError,
-    ContextOverflowError,
-    ExpiredReferenceError,
-    InvalidRequestError,
-    MalformedReplyError,
-    NotFoundError,
-    OverloadedError,
-    PermissionDeniedError,
-    ProviderError,
-    RateLimitError,
-    RequestCancelledError,
-    RequestError,
-    RequestTimeoutError,
-    ServerError,
-    UnclassifiedError,
-    mask_secrets,
-)
 from dragoman.adapter.package_data import read_toml
 
 REQUEST_ID_HEADERS = (
@@ -39,32 +18,32 @@ REQUEST_ID_HEADERS = (
 )  # fmt: skip
 """Headers with the provider's id of a request, the most specific first."""
 
-_BY_STATUS: dict[int, type[ProviderError]] = {
-    401: AuthenticationError,
-    402: BillingError,
-    403: PermissionDeniedError,
-    404: NotFoundError,
-    408: RequestTimeoutError,
-    413: ContextOverflowError,
-    429: RateLimitError,
-    498: OverloadedError,  # Groq's
-    499: RequestCancelledError,
-    503: OverloadedError,
-    529: OverloadedError,
+_BY_STATUS: dict[int, type[errors.ProviderError]] = {
+    401: errors.AuthenticationError,
+    402: errors.BillingError,
+    403: errors.PermissionDeniedError,
+    404: errors.NotFoundError,
+    408: errors.RequestTimeoutError,
+    413: errors.ContextOverflowError,
+    429: errors.RateLimitError,
+    498: errors.OverloadedError,  # Groq's
+    499: errors.RequestCancelledError,
+    503: errors.OverloadedError,
+    529: errors.OverloadedError,
 }
 
 
-def class_for_status(status: int) -> type[ProviderError]:
+def class_for_status(status: int) -> type[errors.ProviderError]:
     """Return the class of an HTTP status without a more precise code (docs/reference/contract.md#errors)."""
     if found := _BY_STATUS.get(status):
         return found
     if status >= 500:
-        return ServerError
-    return InvalidRequestError if status >= 400 else UnclassifiedError
+        return errors.ServerError
+    return errors.InvalidRequestError if status >= 400 else errors.UnclassifiedError
 
 
 @cache
-def error_words(package: str) -> Mapping[str, Mapping[str, type[ProviderError]]]:
+def error_words(package: str) -> Mapping[str, Mapping[str, type[errors.ProviderError]]]:
     """Return what a provider's words for errors mean, by table of the errors.toml of its adapter. The file is read with
     the first error."""
     return {
@@ -74,7 +53,7 @@ def error_words(package: str) -> Mapping[str, Mapping[str, type[ProviderError]]]
     }
 
 
-def find_phrase(package: str, text: str) -> type[ProviderError] | None:
+def find_phrase(package: str, text: str) -> type[errors.ProviderError] | None:
     """Return what the first of the ``phrases`` in a message means, by the errors.toml of an adapter; None without
     one."""
     lowered = text.lower()
@@ -106,56 +85,6 @@ _ADVICE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """A provider's report of an error. ``message`` may be any value: it becomes a bounded text."""
-
-    provider: str
-    model: str | None
-    message: Any
-    status: int | None = None
-    code: Any = None
-    request_id: Any = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    own_fields: Mapping[str, Any] = field(default_factory=dict)
-    """What only clients of the provider's own wire understand, by the names of its error object."""
-
-    @property
-    def text(self) -> str:
-        text = self.message.decode("utf-8", "replace") if isinstance(self.message, bytes) else self.message
-        return str(text).strip() if text else f"status {self.status} without a message"
-
-    def error(self, kind: type[ProviderError] | None = None) -> ProviderError:
-        """Return the error of that class, or of the status's class if None is given."""
-        if kind is None:
-            kind = class_for_status(self.status) if self.status is not None else UnclassifiedError
-        reference = self._find_expired_reference(kind)
-        message = self.text if reference is None else f"{self.text.rstrip('.')}. {_ADVICE[reference]}"
-        if reference is not None:
-            kind = ExpiredReferenceError
-        request_id = self.request_id or _request_id(self.headers)
-        error = kind(
-            message,
-            provider=self.provider,
-            model=self.model,
-            status=self.status,
-            code=None if self.code is None else str(self.code),
-            request_id=None if request_id is None else str(request_id),
-            retry_after=retry_after(self.headers),
-        )
-        error.own_fields = _mask_values(dict(self.own_fields))
-        if isinstance(error, ExpiredReferenceError) and reference is not None:
-            error.reference = reference
-        return error
-
-    def _find_expired_reference(self, kind: type[ProviderError]) -> str | None:
-        """Return the name of what the request refers to, if the provider says that it is gone."""
-        if kind not in (InvalidRequestError, NotFoundError, PermissionDeniedError):
-            return None
-        text = self.text[:_MAX_SEARCHED].lower()
-        return next((name for name, pattern in _EXPIRED.items() if pattern.search(text)), None)
-
-
-@dataclass(frozen=True, slots=True)
 class ErrorContext:
     """The origin of an error of a ``provider`` and a ``model``: a reply, with its ``status``, ``headers`` and ``body``,
     or a stream, which has none of these."""
@@ -168,15 +97,56 @@ class ErrorContext:
 
     def failure(
         self, *, message: Any, code: Any = None, request_id: Any = None, own_fields: Mapping[str, Any] | None = None
-    ) -> Failure:
+    ) -> "Failure":
         """Return the reported error; the body is its message if the object has none."""
-        message = message or self.body
-        own_fields = own_fields or {}
-        return Failure(self.provider, self.model, message, self.status, code, request_id, self.headers, own_fields)
+        return Failure(self, message or self.body, code, request_id, own_fields or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A provider's report of an error. ``message`` may be any value: it becomes a bounded text."""
+
+    origin: ErrorContext
+    message: Any
+    code: Any
+    request_id: Any
+    own_fields: Mapping[str, Any]
+    """What only clients of the provider's own wire understand, by the names of its error object."""
+
+    @property
+    def text(self) -> str:
+        text = self.message.decode("utf-8", "replace") if isinstance(self.message, bytes) else self.message
+        return str(text).strip() if text else f"status {self.origin.status} without a message"
+
+    def error(self, kind: type[errors.ProviderError] | None = None) -> errors.ProviderError:
+        """Return the error of that class, or of the status's class if None is given."""
+        origin, message = self.origin, self.text
+        if kind is None:
+            kind = class_for_status(origin.status) if origin.status is not None else errors.UnclassifiedError
+        reference = None
+        if kind in (errors.InvalidRequestError, errors.NotFoundError, errors.PermissionDeniedError):
+            searched = message[:_MAX_SEARCHED].lower()
+            reference = next((name for name, pattern in _EXPIRED.items() if pattern.search(searched)), None)
+        if reference is not None:
+            message, kind = f"{message.rstrip('.')}. {_ADVICE[reference]}", errors.ExpiredReferenceError
+        request_id = self.request_id or _request_id(origin.headers)
+        error = kind(
+            message,
+            provider=origin.provider,
+            model=origin.model,
+            status=origin.status,
+            code=None if self.code is None else str(self.code),
+            request_id=None if request_id is None else str(request_id),
+            retry_after=retry_after(origin.headers),
+        )
+        error.own_fields = _mask_values(dict(self.own_fields))
+        if isinstance(error, errors.ExpiredReferenceError) and reference is not None:
+            error.reference = reference
+        return error
 
 
 def add_response_facts(
-    error: ProviderError, provider: str, headers: Mapping[str, str], status: int | None = None
+    error: errors.ProviderError, provider: str, headers: Mapping[str, str], status: int | None = None
 ) -> None:
     """Add the facts of the response to an error that was found in its body. ``status`` is that of a whole reply; an
     error that the body reports has none, as in a stream."""
@@ -184,7 +154,7 @@ def add_response_facts(
     error.request_id = error.request_id or _request_id(headers)
     if error.retry_after is None:
         error.retry_after = retry_after(headers)
-    if isinstance(error, MalformedReplyError) and error.status is None:
+    if isinstance(error, errors.MalformedReplyError) and error.status is None:
         error.status = status
 
 
@@ -192,36 +162,23 @@ def parse_error_body(body: bytes) -> dict[str, Any]:
     """Parse the JSON object of an error body; an empty one if it is anything else (HTML, text, an array)."""
     try:
         value = wirejson.loads(body)
-    except MalformedReplyError:
+    except errors.MalformedReplyError:
         return {}
     if isinstance(value, list) and value:
         value = value[0]
     return value if isinstance(value, dict) else {}
 
 
-@contextmanager
-def wrap_malformed(provider: str, *, request: bool = False) -> Iterator[None]:
-    """Turn the exceptions of a malformed reply into MalformedReplyError, or those of a request into RequestError."""
-    try:
-        yield
-    except UNREADABLE_ERRORS as error:
-        if not request:
-            raise malformed_reply(provider, error) from error
-        if isinstance(error, RequestError):
-            raise
-        raise malformed_request(provider, error) from error
-
-
-def malformed_reply(provider: str, error: Exception) -> MalformedReplyError:
+def malformed_reply(provider: str, error: Exception) -> errors.MalformedReplyError:
     """Return the error of a reply whose reading raised one of `UNREADABLE_ERRORS`."""
-    reason = str(error) if isinstance(error, RequestError) else f"{type(error).__name__}: {error}"
-    return MalformedReplyError(f"the reply does not follow the protocol: {reason}", provider=provider)
+    reason = str(error) if isinstance(error, errors.RequestError) else f"{type(error).__name__}: {error}"
+    return errors.MalformedReplyError(f"the reply does not follow the protocol: {reason}", provider=provider)
 
 
-def malformed_request(provider: str, error: Exception) -> RequestError:
+def malformed_request(provider: str, error: Exception) -> errors.RequestError:
     """Return the error for a request of a client that another error shows to be malformed."""
     missing = f"the field {error} is missing" if isinstance(error, KeyError) else "a field has another type"
-    return RequestError(f"this is not a request in the format of {provider}: {missing}")
+    return errors.RequestError(f"this is not a request in the format of {provider}: {missing}")
 
 
 def typed_fields(native: Mapping[str, Any], classes: Mapping[str, type]) -> dict[str, Any]:
@@ -233,9 +190,9 @@ def _mask_values(value: Any) -> Any:
     """Return JSON whose texts show no key. It was parsed, so it is not nested too deeply for this."""
     match value:
         case str():
-            return mask_secrets(value)
+            return errors.mask_secrets(value)
         case dict():
-            return {mask_secrets(name): _mask_values(each) for name, each in value.items()}
+            return {errors.mask_secrets(name): _mask_values(each) for name, each in value.items()}
         case list():
             return [_mask_values(each) for each in value]
     return value
@@ -259,17 +216,12 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
         try:
             seconds = float(value) * scale
         except ValueError:
-            seconds = _seconds_until(value, now or datetime.now(UTC))
+            try:
+                moment = parsedate_to_datetime(value)
+            except (ValueError, TypeError, OverflowError):
+                continue
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            seconds = max(0.0, (moment - (now or datetime.now(UTC))).total_seconds())
         if math.isfinite(seconds) and seconds >= 0:
             waits.append(seconds)
     return next(filter(None, waits), waits[0] if waits else None)
-
-
-def _seconds_until(value: str, now: datetime) -> float:
-    try:
-        moment = parsedate_to_datetime(value)
-    except (ValueError, TypeError, OverflowError):
-        return math.nan
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - now).total_seconds())

@@ -41,41 +41,24 @@ class LineSplitter:
     the same for lines that begin with a colon.
     """
 
-    def __init__(
-        self,
-        frame_cap: int = DEFAULT_FRAME_CAP,
-        body_cap: int = DEFAULT_BODY_CAP,
-        *,
-        skip_comments: bool = False,
-    ) -> None:
+    def __init__(self, frame_cap: int, *, skip_comments: bool = False) -> None:
         self._line = bytearray()
-        self._total = 0
         self._after_cr = False
         self._head: bytes | None = b""  # the start, while it may be a byte order mark; then None
         self._frame_cap = frame_cap
-        self._body_cap = body_cap
         self._skip_comments = skip_comments
 
     def feed(self, chunk: bytes) -> Iterable[bytes]:
-        """Yield the lines that this chunk completes. Raises FrameTooLargeError over either cap."""
-        self._total += len(chunk)
-        held = len(self._line) + len(self._head or b"")
-        if self._total <= self._body_cap and held + len(chunk) <= self._frame_cap:
+        """Yield the lines that this chunk completes. Raises FrameTooLargeError over the cap."""
+        if len(self._line) + len(self._head or b"") + len(chunk) <= self._frame_cap:
             return self._split(chunk)  # the usual case: too short to exceed the cap
-        return self._split_within_caps(chunk)
+        return self._split_within_cap(chunk)
 
-    def count(self, size: int) -> None:
-        """Count bytes of the reply that are not fed."""
-        self._total += size
-
-    def _split_within_caps(self, chunk: bytes) -> Iterator[bytes]:
-        over = self._total - self._body_cap
-        for line in self._split(chunk[:-over] if over > 0 else chunk, skip=False):  # a comment may be too long
+    def _split_within_cap(self, chunk: bytes) -> Iterator[bytes]:
+        for line in self._split(chunk, skip=False):  # a comment may be too long
             self._check_line(line)
             yield line
         self._check_line(self._line)
-        if over > 0:
-            raise FrameTooLargeError(f"the reply is over {self._body_cap} bytes: raise the body cap if that is meant")
 
     def finish(self) -> bytes:
         """Return the unfinished last line; empty if there is none. Raises FrameTooLargeError."""
@@ -128,9 +111,11 @@ class CappedDecoder(ABC):
     """
 
     def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
-        self._frame_cap = frame_cap
+        self.frame_cap = frame_cap
+        """The most bytes of one frame. More raises FrameTooLargeError."""
         self.body_cap = body_cap
         """The most bytes of a whole body. More raises FrameTooLargeError."""
+        self._total = 0
         self._error: MalformedReplyError | None = None
         self._idle_lines = 0
 
@@ -139,11 +124,23 @@ class CappedDecoder(ABC):
         MalformedReplyError for bytes that are not of the framing."""
         frames: list[Frame] = []
         if self._error is None:
+            room = self.body_cap - self._total
+            self._total += len(chunk)
             try:
-                self._read(chunk, frames)
+                if len(chunk) <= room:
+                    self._read(chunk, frames)
+                else:
+                    self._read(chunk[: max(room, 0)], frames)
+                    raise FrameTooLargeError(
+                        f"the reply is over {self.body_cap} bytes: raise the body cap if that is meant"
+                    )
             except MalformedReplyError as error:
                 self._error = error
         return self._raise_or_return(frames)
+
+    def count(self, size: int) -> None:
+        """Count bytes of the reply that are not fed."""
+        self._total += size
 
     def finish(self) -> list[Frame]:
         """Return the frame that the end of the bytes leaves unfinished. Raises FrameTooLargeError over either cap.
@@ -183,16 +180,10 @@ class SseDecoder(CappedDecoder):
 
     def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
         super().__init__(frame_cap, body_cap)
-        self._lines = LineSplitter(frame_cap, body_cap, skip_comments=True)
+        self._lines = LineSplitter(frame_cap, skip_comments=True)
         self._event = b""
         self._data: list[bytes] = []
         self._size = 0
-        self.frame_cap = frame_cap
-        """The most bytes of one event. More raises FrameTooLargeError."""
-
-    def count(self, size: int) -> None:
-        """Count bytes of the reply that are not fed."""
-        self._lines.count(size)
 
     def _read(self, chunk: bytes, frames: list[Frame]) -> None:
         for line in self._lines.feed(chunk):
@@ -224,8 +215,8 @@ class SseDecoder(CappedDecoder):
 
     def _add(self, data: bytes) -> None:
         self._size += len(data) + 1 if self._data else len(data)  # plus the line feed that joins it to the one before
-        if self._size > self._frame_cap:
-            raise FrameTooLargeError(f"one event of the reply is over {self._frame_cap} bytes")
+        if self._size > self.frame_cap:
+            raise FrameTooLargeError(f"one event of the reply is over {self.frame_cap} bytes")
         if len(self._data) >= MAX_EVENT_LINES:
             raise FrameTooLargeError(f"one event of the reply has over {MAX_EVENT_LINES} lines")
         self._data.append(data)
@@ -244,7 +235,7 @@ class NdjsonDecoder(CappedDecoder):
 
     def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
         super().__init__(frame_cap, body_cap)
-        self._lines = LineSplitter(frame_cap, body_cap)
+        self._lines = LineSplitter(frame_cap)
 
     def _read(self, chunk: bytes, frames: list[Frame]) -> None:
         for line in self._lines.feed(chunk):
@@ -276,7 +267,6 @@ class JsonArrayDecoder(CappedDecoder):
     def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
         super().__init__(frame_cap, body_cap)
         self.closed = False
-        self._total = 0
         self._opened = False
         self._element = bytearray()
         self._inside = False
@@ -285,17 +275,6 @@ class JsonArrayDecoder(CappedDecoder):
         self._escaped = False
 
     def _read(self, chunk: bytes, frames: list[Frame]) -> None:
-        room = self.body_cap - self._total
-        self._total += len(chunk)
-        self._elements(chunk[:room] if len(chunk) > room else chunk, frames)
-        if len(chunk) > room:
-            raise FrameTooLargeError(f"the reply is over {self.body_cap} bytes: raise the body cap if that is meant")
-
-    def _flush(self, frames: list[Frame]) -> None:
-        if self._inside:
-            frames.append(self._take())
-
-    def _elements(self, chunk: bytes, frames: list[Frame]) -> None:
         position = 0
         while position < len(chunk):
             if not self._inside:
@@ -304,10 +283,14 @@ class JsonArrayDecoder(CappedDecoder):
             end, ended = self._scan(chunk, position)
             self._element += chunk[position:end]
             position = end
-            if len(self._element) > self._frame_cap:
-                raise FrameTooLargeError(f"one element of the reply is over {self._frame_cap} bytes")
+            if len(self._element) > self.frame_cap:
+                raise FrameTooLargeError(f"one element of the reply is over {self.frame_cap} bytes")
             if ended:
                 frames.append(self._take())
+
+    def _flush(self, frames: list[Frame]) -> None:
+        if self._inside:
+            frames.append(self._take())
 
     def _begin(self, chunk: bytes, position: int) -> int:
         """Skip to an element's first byte, and over the brackets of the array itself."""

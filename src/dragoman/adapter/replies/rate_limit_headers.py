@@ -13,14 +13,7 @@ from typing import Literal
 
 Unit = Literal["requests", "tokens"]
 
-_REMAINING: dict[Unit, tuple[str, ...]] = {
-    "requests": ("anthropic-ratelimit-requests-remaining", "x-ratelimit-remaining-requests"),
-    "tokens": ("anthropic-ratelimit-tokens-remaining", "x-ratelimit-remaining-tokens"),
-}
-_RESETS: dict[Unit, tuple[str, ...]] = {
-    "requests": ("anthropic-ratelimit-requests-reset", "x-ratelimit-reset-requests"),
-    "tokens": ("anthropic-ratelimit-tokens-reset", "x-ratelimit-reset-tokens"),
-}
+_UNITS: tuple[Unit, ...] = ("requests", "tokens")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s|d)?")
 _SECONDS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001, "": 1.0}
 _MAX_RESET = 3_600.0
@@ -29,7 +22,8 @@ _MAX_RESET = 3_600.0
 def read_remaining(headers: Mapping[str, str]) -> dict[Unit, int]:
     """Return how much may still be used now, by unit. Values that are not numbers are ignored."""
     found: dict[Unit, int] = {}
-    for unit, names in _REMAINING.items():
+    for unit in _UNITS:
+        names = (f"anthropic-ratelimit-{unit}-remaining", f"x-ratelimit-remaining-{unit}")
         values = [
             int(value) for name in names if (value := headers.get(name, "").strip()).isascii() and value.isdecimal()
         ]
@@ -54,7 +48,7 @@ def remaining_requests(headers: Mapping[str, str], tokens: float, now: datetime)
     narrowest = min(requests_by_unit, key=lambda unit: requests_by_unit[unit])
     waits = [
         wait
-        for name in _RESETS[narrowest]
+        for name in (f"anthropic-ratelimit-{narrowest}-reset", f"x-ratelimit-reset-{narrowest}")
         if (value := headers.get(name)) is not None and (wait := seconds_until_reset(value, now)) is not None
     ]
     return requests_by_unit[narrowest], min(waits, default=None)

@@ -107,21 +107,16 @@ class UsageReader:
 
     def text(self, path: str) -> str | None:
         """Return a text, such as the service tier."""
-        value = self.native.get(path) if "." not in path else lookup_path(self.native, path)
-        if value is None or isinstance(value, str):
-            return value or None
-        self._mark_unread(path)
-        return None
+        text: str | None = self._value(path, str)
+        return text or None
 
     def objects(self, path: str) -> list[dict[str, Any]]:
         """Return the objects of a list; empty if there is none."""
-        value = lookup_path(self.native, path)
-        if value is None:
-            return []
-        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-            self._mark_unread(path)
-            return []
-        return value
+        values: list[Any] = self._value(path, list) or []
+        if all(isinstance(each, dict) for each in values):
+            return values
+        self._mark_unread(path)
+        return []
 
     def count_at(self, path: str, native: Any) -> int:
         """Return a count that the caller has read at that path, or 0 if it is None."""
@@ -129,13 +124,8 @@ class UsageReader:
 
     def counts_by_name(self, path: str) -> dict[str, int]:
         """Return counts by name, without those that are zero."""
-        value = lookup_path(self.native, path)
-        if value is None:
-            return {}
-        if not isinstance(value, dict):
-            self._mark_unread(path)
-            return {}
-        return {name: count for name, each in value.items() if (count := self.count_at(f"{path}.{name}", each))}
+        values: dict[str, Any] = self._value(path, dict) or {}
+        return {name: count for name, each in values.items() if (count := self.count_at(f"{path}.{name}", each))}
 
     def dollars(self, path: str, unit: Decimal = Decimal(1)) -> Decimal | None:
         """Return the provider's own figure of the cost; ``unit`` is the worth of one in US dollars."""
@@ -177,6 +167,14 @@ class UsageReader:
     @property
     def unread(self) -> tuple[str, ...]:
         return tuple(self._unread)
+
+    def _value(self, path: str, kind: type) -> Any:
+        """Return the value at a path; None if there is none, or if it is of another kind."""
+        value = lookup_path(self.native, path)
+        if value is None or isinstance(value, kind):
+            return value
+        self._mark_unread(path)
+        return None
 
     def _count(self, path: str, value: Any) -> int | None:
         """Return a count: a whole number that is not negative, which some providers write as 12.0. None for other

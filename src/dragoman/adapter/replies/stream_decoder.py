@@ -168,7 +168,19 @@ class StreamDecoder(ABC):
     def _skim(self, chunk: bytes, skimmer: TextSkimmer) -> list[StreamEvent]:
         events: list[StreamEvent] = []
         while chunk and not self.done:
-            if end := self._join(chunk, skimmer, events) if self._joins else self._skip(chunk, skimmer, events):
+            if self._joins:  # the text at the start of the chunk, as one frame
+                assert isinstance(self._framing, SseDecoder)
+                end, frames, left_out = skimmer.join(chunk, self._framing.frame_cap)
+                if end:
+                    self.frames_received += left_out
+                    self._framing.count(end - len(frames))
+                    events += self._decode(frames)
+            else:
+                end, left_out = skimmer.skip(chunk)
+                if left_out:
+                    self.frames_received += left_out
+                    events.append(_SKIPPED)
+            if end:
                 chunk = chunk[end:]
                 continue
             cut = skimmer.cut(chunk)
@@ -178,29 +190,14 @@ class StreamDecoder(ABC):
             events += decoded
         return events
 
-    def _skip(self, chunk: bytes, skimmer: TextSkimmer, events: list[StreamEvent]) -> int:
-        """Leave out the text at the start of the chunk, and return where it ends."""
-        end, count = skimmer.skip(chunk)
-        if count:
-            self.frames_received += count
-            events.append(_SKIPPED)
-        return end
-
-    def _join(self, chunk: bytes, skimmer: TextSkimmer, events: list[StreamEvent]) -> int:
-        """Decode the text at the start of the chunk as one frame, and return where it ends."""
-        assert isinstance(self._framing, SseDecoder)
-        end, piece, left_out = skimmer.join(chunk, self._framing.frame_cap)
-        if end:
-            self.frames_received += left_out
-            self._framing.count(end - len(piece))
-            events += self._decode(piece)
-        return end
-
     def _decode(self, chunk: bytes) -> list[StreamEvent]:
         events: list[StreamEvent] = []
         try:
-            if self._document is not None and self._is_document(self._document, chunk):
-                return []
+            if self._document is not None:
+                if self._document.take(chunk):
+                    return []
+                if chunk.strip(BLANKS):  # the first chunk of another form decides that there is no document
+                    self._document = None
             for frame in self._framing.feed(chunk):
                 if frame.data[:1] <= b" " and not frame.data.strip():  # some proxies keep a connection alive with it
                     continue
@@ -215,14 +212,6 @@ class StreamDecoder(ABC):
         except (DragomanError, *MALFORMED_ERRORS) as error:
             events += self.fail(error)
         return events
-
-    def _is_document(self, document: Document, chunk: bytes) -> bool:
-        """Whether the chunk belongs to a reply that is one document. The first other one decides that it is none."""
-        if document.take(chunk):
-            return True
-        if chunk.strip(BLANKS):
-            self._document = None
-        return False
 
     def finish(self) -> list[StreamEvent]:
         """Handle the end of the bytes: no events if the stream is done, else those of the terminal rule."""
@@ -306,30 +295,17 @@ class WholeReplyDecoder(StreamDecoder):
         return None
 
 
-def decode_stream(
-    chunks: Iterable[bytes],
-    decoder: StreamDecoder,
-    *,
-    idle_timeout: float | None = None,
-    clock: Callable[[], float] = time.monotonic,
-) -> Iterator[StreamEvent]:
-    """Yield the events of a stream. An exception from the chunks ends it with a typed error.
-
-    ``idle_timeout``: the seconds without data after which the stream times out, even if keep-alives arrive.
-    """
-    for batch in decode_batches(chunks, decoder, idle_timeout=idle_timeout, clock=clock):
+def decode_stream(chunks: Iterable[bytes], decoder: StreamDecoder) -> Iterator[StreamEvent]:
+    """Yield the events of a stream. An exception from the chunks ends it with a typed error."""
+    for batch in decode_batches(chunks, decoder):
         yield from batch
 
 
 async def decode_stream_async(
-    chunks: AsyncIterable[bytes],
-    decoder: StreamDecoder,
-    *,
-    idle_timeout: float | None = None,
-    clock: Callable[[], float] = time.monotonic,
+    chunks: AsyncIterable[bytes], decoder: StreamDecoder
 ) -> AsyncGenerator[StreamEvent, None]:
     """The async twin of `decode_stream`. Other tasks run after every few milliseconds of work."""
-    async with aclosing(decode_batches_async(chunks, decoder, idle_timeout=idle_timeout, clock=clock)) as batches:
+    async with aclosing(decode_batches_async(chunks, decoder)) as batches:
         async for batch in batches:
             for event in batch:
                 yield event
@@ -342,7 +318,10 @@ def decode_batches(
     idle_timeout: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Sequence[StreamEvent]]:
-    """Do what `decode_stream` does, but yield the events that arrived together as one list of at least one event."""
+    """Do what `decode_stream` does, but yield the events that arrived together as one list of at least one event.
+
+    ``idle_timeout``: the seconds without data after which the stream times out, even if keep-alives arrive.
+    """
     stall_timer = _StallTimer(decoder, idle_timeout, clock)
     try:
         for chunk in chunks:

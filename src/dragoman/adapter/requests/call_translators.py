@@ -13,14 +13,12 @@ or names it beside the action. Callers see a call of the tool, whose input has t
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.facts.capabilities import ToolNameRule
 from dragoman.adapter.requests.block_fields import ACTIONS_NOTE
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolUseBlock
 from dragoman.canonical.events import StreamEvent, TextDelta, ToolUseEnd, ToolUseInputDelta, ToolUseStart
-from dragoman.canonical.tools import ServerTool, ToolDefinition
 
 ANSWER_TOOL_NAME = "answer"
 ANSWER_TOOL_DESCRIPTION = "Gives the answer."
@@ -56,41 +54,25 @@ class AnswerTool:
         return TextBlock(text=self._texts.get(block.id) or text)
 
 
+@dataclass(frozen=True, slots=True)
 class ToolNames:
-    """The made names of one request's tools, with their own names."""
+    """The made names of one request's tools, with their ``own`` names by the made ones."""
 
-    def __init__(self, own: Mapping[str, str]) -> None:
-        self._own = own
-
-    @property
-    def own(self) -> Mapping[str, str]:
-        """The tools' own names, by the made ones."""
-        return self._own
+    own: Mapping[str, str]
 
     def translate(self, events: Iterable[StreamEvent]) -> Iterator[StreamEvent]:
         """Give each call in the events its tool's own name."""
         for event in events:
-            if isinstance(event, ToolUseStart) and (own := self._own.get(event.tool_name)):
+            if isinstance(event, ToolUseStart) and (own := self.own.get(event.tool_name)):
                 yield replace(event, tool_name=own)
             else:
                 yield event
 
     def translate_block(self, block: ContentBlock) -> ContentBlock:
         """Give a call its tool's own name."""
-        if isinstance(block, ToolUseBlock) and (own := self._own.get(block.name)):
+        if isinstance(block, ToolUseBlock) and (own := self.own.get(block.name)):
             return block.model_copy(update={"name": own})
         return block
-
-
-def make_legal_names(tools: Iterable[ToolDefinition], rule: ToolNameRule, provider: str) -> dict[str, str]:
-    """Return made names by own names, for the tools that need one. The provider's own tools keep theirs."""
-    return {
-        tool.name: rule.make_legal(tool.name)
-        for tool in tools
-        if not rule.accepts(tool.name)
-        and not isinstance(tool, ServerTool)
-        and (tool.provider_raw or {}).get("by") != provider
-    }
 
 
 ACTION = "action"

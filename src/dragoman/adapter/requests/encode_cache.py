@@ -8,6 +8,7 @@ side no longer changes: its turns, its items on the wire and its losses stay the
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from itertools import islice
 from operator import is_
 from typing import TYPE_CHECKING, Any
@@ -83,10 +84,10 @@ class EncodedPrefix:
 
     def extend(
         self, tool_ids: ToolIdMap, options: Any, turns: Sequence[Turn], chunks: Iterable[bytes],
-        losses: Sequence[Loss], encoder_state: Mapping[str, Any],
+        losses: Sequence[Loss], encoder_state: Mapping[str, Any], shared_by: str,
     ) -> "EncodedPrefix":  # fmt: skip
         """Return the prefix with more messages, given as a turn each, their items as JSON, their losses, and the
-        adapter's state after them."""
+        adapter's state after them. ``shared_by`` is the provider if the cache is shared, or else empty."""
         calls: list[str] = []
         noted: list[Message] = []
         for turn in turns:  # one loop, because it reads the whole history
@@ -104,6 +105,9 @@ class EncodedPrefix:
             keys=self.keys.with_calls(calls),
             with_prefix_note=(*self.with_prefix_note, *noted),
             encoder_state=deepcopy(encoder_state),
+            provider=shared_by,
+            sent_ids=tool_ids.sent_to(shared_by) if shared_by else {},
+            shorter=self if shared_by and self.messages else None,
         )
 
 
@@ -291,8 +295,14 @@ PREFIX_NOTE = "sealed_prefix"
 """The name of a note in provider_raw: what preceded a reply with signed thinking (see `prefix_ledger`)."""
 STORED_NOTE = "stored_prefix"
 """The name of a note in provider_raw: what preceded a reply that its provider stores."""
+_DIGEST_BYTES = 16
 
 
 def has_prefix_note(message: Message) -> bool:
     raw = message.metadata.provider_raw
     return raw is not None and PREFIX_NOTE in raw
+
+
+def digest(data: bytes) -> "blake2b":
+    """Return the digest of what precedes a reply, for a note on it."""
+    return blake2b(data, digest_size=_DIGEST_BYTES)

@@ -9,7 +9,7 @@ Options that the model does not support are left out, or sent as the nearest val
 import hashlib
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 from dragoman.adapter.context import RequestContext
@@ -109,8 +109,12 @@ def thinking_budget(request: RequestBuilder, requested: int, limit: int) -> int 
     if least is None or not request.holds_budgets:
         return requested
     budget = max(requested, least) if requested > 0 else 0  # none, or as many as the model likes
-    if budget >= limit and not _has_beta(request, facts.get("unbounded_thinking_beta")):
-        budget = limit - 1
+    if budget >= limit:
+        beta = facts.get("unbounded_thinking_beta")
+        # A beta feature is asked for by a header, or by a field of the body.
+        headers = request.options.headers.get(request.provider, {})
+        asked = f"{[*headers.values()]} {request.options.extra.get(request.provider, {})}"
+        budget = budget if beta is not None and beta in asked else limit - 1
     if budget < least:
         reason = f"{model} takes {least} or more, below the output limit of {limit}: it is left out"
         request.record_option_loss("thinking_budget", reason)
@@ -119,13 +123,6 @@ def thinking_budget(request: RequestBuilder, requested: int, limit: int) -> int 
         reason = f"{model} takes {least} or more, below the output limit of {limit}: {budget} is sent"
         request.record_option_loss("thinking_budget", reason)
     return budget
-
-
-def _has_beta(request: RequestBuilder, name: str | None) -> bool:
-    """Whether the caller asks for a beta feature, by a header or by a field of the body."""
-    headers = request.options.headers.get(request.provider, {})
-    fields = request.options.extra.get(request.provider, {})
-    return name is not None and name in f"{[*headers.values()]} {fields}"
 
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -216,6 +213,7 @@ def record_cache_hint_loss(request: RequestBuilder) -> None:
     request.record_loss(LossKind.OPTION, f"prompt_cache: {request.target.model} {how}", Severity.INFO)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class OptionTable:
     """Maps each option that is one field of the wire to the path of that field.
 
@@ -225,20 +223,13 @@ class OptionTable:
     ``unlimited`` are numbers for which the wire writes a negative one if there is no limit.
     """
 
-    def __init__(
-        self,
-        paths: Mapping[str, Path | None],
-        *,
-        absent: str = ABSENT_OPTION,
-        words: Mapping[str, Mapping[str, Any]] | None = None,
-        digested: Mapping[str, int] | None = None,
-        unlimited: Collection[str] = (),
-    ) -> None:
-        self.absent = absent
-        self._paths = dict(paths)
-        self._words = dict(words or {})
-        self._digested = dict(digested or {})
-        self._unlimited = frozenset(unlimited)
+    paths: Mapping[str, Path | None]
+    """The path of each option's field in the body."""
+    _: KW_ONLY
+    absent: str = ABSENT_OPTION
+    words: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    digested: Mapping[str, int] = field(default_factory=dict)
+    unlimited: Collection[str] = ()
 
     def encode(
         self,
@@ -252,40 +243,34 @@ class OptionTable:
 
         ``reasoning``: whether the model may reason. What the model or the wire does not support is recorded as a loss.
         """
-        for name in request.used.take_set(self._paths if names is None else names):
-            path = self._paths[name]
+        for name in request.used.take_set(self.paths if names is None else names):
+            path = self.paths[name]
             if path is None:
                 request.record_option_loss(name, self.absent)
             elif (value := supported_value(request, name, reasoning=reasoning)) is not None:
-                words = self._words.get(name)
-                if name in self._digested:
-                    assign_path(body, path, self._shorten(request, name, value))
-                elif words is None:
+                words, most = self.words.get(name), self.digested.get(name)
+                if most is not None and len(value) > most:
+                    reason = f"{name}: more than {most} characters: a digest is sent, the same for the same value"
+                    request.record_loss(LossKind.OPTION, reason, Severity.INFO)
+                    value = hashlib.sha256(value.encode()).hexdigest()[:most]
+                if words is None:
                     assign_path(body, path, value)
                 elif value in words:
                     assign_path(body, path, words[value])
                 else:
                     request.record_option_loss(name, f"{value!r:.40} is none of {', '.join(words)}")
 
-    def _shorten(self, request: RequestBuilder, name: str, value: str) -> str:
-        limit = self._digested[name]
-        if len(value) <= limit:
-            return value
-        reason = f"{name}: more than {limit} characters: a digest is sent, the same for the same value"
-        request.record_loss(LossKind.OPTION, reason, Severity.INFO)
-        return hashlib.sha256(value.encode()).hexdigest()[:limit]
-
     def decode(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of a body as arguments of `AdapterOptions`. Raises RequestError if a number is expected
         and the value is not a number."""
-        values = {name: lookup_path(body, path) for name, path in self._paths.items() if path is not None}
+        values = {name: lookup_path(body, path) for name, path in self.paths.items() if path is not None}
         for name in _NUMBERS & values.keys():
             if (value := values[name]) is not None:
-                values[name] = read_option(name, self._paths[name] or "", value, limited=name not in self._unlimited)
+                values[name] = read_option(name, self.paths[name] or "", value, limited=name not in self.unlimited)
         if "stop_sequences" in values:
             stop = values["stop_sequences"]
             values["stop_sequences"] = (stop,) if isinstance(stop, str) else tuple(stop or ())
-        for name, words in self._words.items():  # ours, with the wire's
+        for name, words in self.words.items():  # ours, with the wire's
             if name in values:
                 native = values[name]
                 values[name] = next((ours for ours, theirs in words.items() if theirs == native), None)

@@ -82,14 +82,16 @@ class _Pairing:
         origins: list[int] = []
         for block, origin in turn.iter_blocks():
             if isinstance(block, ToolResultBlock):
-                key = self._pop_call(block.tool_use_id)
-                if key is None and not self.keep_orphans:
+                keys = self.open_keys.get(block.tool_use_id)
+                if not keys and not self.keep_orphans:
                     reason = "a result without an open call: sent as the user's text"
                     self._record_loss(turn, origin, LossKind.ORPHAN_RESULT, reason)
                     self.deferred.append(Turn.synthetic(turn.message, Role.USER, result_as_text(block)))
                     continue
-                if key is not None and key != block.tool_use_id:
-                    block = block.model_copy(update={"tool_use_id": key})
+                if keys:
+                    key = keys.popleft()
+                    del self.open_calls[key]
+                    block = block if key == block.tool_use_id else block.model_copy(update={"tool_use_id": key})
             elif not isinstance(block, ProviderBlock):
                 self._record_loss(
                     turn, origin, LossKind.ROLE, f"a {block.type} in a tool's message: sent as the user's"
@@ -100,14 +102,6 @@ class _Pairing:
             origins.append(origin)
         if blocks or not turn.blocks:
             self.paired.append(Turn(turn.message, Role.TOOL, tuple(blocks), tuple(origins), notes=turn.notes))
-
-    def _pop_call(self, tool_use_id: str) -> str | None:
-        keys = self.open_keys.get(tool_use_id)
-        if not keys:
-            return None
-        key = keys.popleft()
-        del self.open_calls[key]
-        return key
 
     def _close_calls(self) -> None:
         """Add results for the calls that are still open."""
@@ -140,8 +134,7 @@ class _Pairing:
         return Turn(turn.message, turn.role, tuple(blocks), turn.origins, notes=turn.notes) if self.open_calls else turn
 
     def _record_loss(self, turn: Turn, origin: int, kind: LossKind, reason: str) -> None:
-        block_type = turn.message.content[origin].type if origin != SYNTHETIC else ""
-        self.losses.append(Loss(kind, turn.message.id, origin, reason, Severity.INFO, block_type))
+        self.losses.append(turn.loss(origin, kind, reason, Severity.INFO))
 
 
 _Result = tuple[Turn, ContentBlock, int]

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.requests.encode_cache import PREFIX_NOTE, EncodedHistory, EncodedPrefix, encode_chunks
+from dragoman.adapter.requests.encode_cache import PREFIX_NOTE, EncodedHistory, EncodedPrefix, digest, encode_chunks
 from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, ThinkingBlock
 from dragoman.canonical.message import Message
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _FRAME_FIELDS = ("system", "instructions", "tools")
 _FREE_FIELD = "cache_control"
 """A field that may change without voiding a signature."""
-_DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class PrefixLedger:
     def read(self, items: bytes, noted: Iterable[Message] = ()) -> tuple["PrefixLedger", list[Message]]:
         """Return the ledger with more items, and those messages of ``noted``, given in order, whose items differ."""
         following = b"," + items if self.length and items else items
-        rest, position, digest = memoryview(following), 0, self.digest.copy()
+        rest, position, read = memoryview(following), 0, self.digest.copy()
         frames, broken = set(self.frames), []
         for message in noted:
             note = _note_of(message)
@@ -45,34 +44,34 @@ class PrefixLedger:
             if not position <= end <= len(following):
                 broken.append(message)
                 continue
-            digest.update(rest[position:end])
+            read.update(rest[position:end])
             position = end
             # The next item must begin after the digested bytes: the last item before it must not have grown.
-            if following[end : end + 1] in (b",", b"") and note["items"] == digest.hexdigest():
+            if following[end : end + 1] in (b",", b"") and note["items"] == read.hexdigest():
                 frames.add(note["frame"])
             else:
                 broken.append(message)
-        digest.update(rest[position:])
+        read.update(rest[position:])
         length = self.length + len(following)
-        return PrefixLedger(digest, length, frozenset(frames), self.is_intact and not broken), broken
+        return PrefixLedger(read, length, frozenset(frames), self.is_intact and not broken), broken
 
     def note(self, frame: str) -> dict[str, Any]:
         """Return the note for a reply to a request with that frame, and with these items."""
         return {"frame": frame, "length": self.length, "items": self.digest.hexdigest()}
 
 
-NO_ITEMS = PrefixLedger(blake2b(digest_size=_DIGEST_BYTES))
+NO_ITEMS = PrefixLedger(digest(b""))
 
 
 def digest_frame(body: Mapping[str, Any]) -> str:
     """Return the digest of what stands beside the items."""
-    digest = blake2b(b"[", digest_size=_DIGEST_BYTES)
+    digested = digest(b"[")
     for name in _FRAME_FIELDS:
         value = body.get(name)
         data = b"".join(getattr(value, "pieces", ())) or wirejson.dumps(value)
-        digest.update(wirejson.dumps(_strip_free_field(value)) if _FREE_FIELD.encode() in data else data)
-        digest.update(b"]" if name is _FRAME_FIELDS[-1] else b",")
-    return digest.hexdigest()
+        digested.update(wirejson.dumps(_strip_free_field(value)) if _FREE_FIELD.encode() in data else data)
+        digested.update(b"]" if name is _FRAME_FIELDS[-1] else b",")
+    return digested.hexdigest()
 
 
 def is_signed(block: ContentBlock) -> bool:

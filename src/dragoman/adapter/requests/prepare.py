@@ -15,14 +15,13 @@ from dragoman.adapter.options import AdapterOptions, NamedTool, encoding_options
 from dragoman.adapter.requests.block_fields import MESSAGE_FIELDS, find_lost_message_fields
 from dragoman.adapter.requests.encode_cache import EMPTY_PREFIX, CallKeys, EncodedPrefix, begins_stretch
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
-from dragoman.adapter.requests.turns import CONVERSATION_ROLES, Turn
+from dragoman.adapter.requests.turns import CONVERSATION_ROLES, INSTRUCTION_ROLES, Turn
 from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.ids import ModelId
 from dragoman.canonical.message import Message, Role
-from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.tools import ServerTool, ToolDefinition
 
 Tools = Sequence[ToolDefinition]
-_INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 
 
 def prepare_request(
@@ -86,9 +85,15 @@ def _rename_tools(
     rule = target.capabilities.tool_name_rule
     if all(rule.accepts(tool.name) for tool in tools):
         return tools, options
-    from dragoman.adapter.requests.call_translators import ToolNames, make_legal_names
+    from dragoman.adapter.requests.call_translators import ToolNames
 
-    legal_names = make_legal_names(tools, rule, target.provider)
+    legal_names = {
+        tool.name: rule.make_legal(tool.name)
+        for tool in tools
+        if not rule.accepts(tool.name)
+        and not isinstance(tool, ServerTool)
+        and (tool.provider_raw or {}).get("by") != target.provider  # its own tools keep their names
+    }
     for own, name in legal_names.items():
         reason = f"the tool {own} is offered under the name {name}, which the wire takes"
         losses.append(Loss(LossKind.TOOLS, "", -1, reason, Severity.INFO))
@@ -114,7 +119,7 @@ def _project_history(
 ) -> RequestBuilder:
     """Return the request with the turns that follow what an earlier request of the conversation encoded."""
     lead = 0
-    while lead < len(messages) and messages[lead].role in _INSTRUCTION_ROLES:
+    while lead < len(messages) and messages[lead].role in INSTRUCTION_ROLES:
         lead += 1
     # Instructions that are sent as the user's may merge with the user's next message.
     whole = whole or server_state or (lead > 0 and target.capabilities.supports_system_prompt is ABSENT)
@@ -138,7 +143,8 @@ def _project_history(
 
             projection = project(sent, target, keys=prefix.keys, server_state=server_state)
             turns, projection_losses = projection.turns, projection.losses
-            instruction_turns = _count_turns_of(sent[:lead], turns)
+            leading = {id(message) for message in sent[:lead]}
+            instruction_turns = sum(id(turn.message) in leading for turn in turns[:lead])
         if not (prefix.messages and context.encode_cache.is_shared):
             break
         # It ended before another message, which its last turn may not have been joined with.
@@ -246,17 +252,6 @@ class _ToolRounds:
             return False
         self.names.add(name)
         return True
-
-
-def _count_turns_of(messages: Sequence[Message], turns: Sequence[Turn]) -> int:
-    """Count the leading turns that belong to those messages."""
-    count = 0
-    for turn in turns[: len(messages)]:
-        for message in messages:
-            if turn.message is message:
-                count += 1
-                break
-    return count
 
 
 def _remember_issued_ids(

@@ -16,9 +16,9 @@ from dragoman.adapter.requests import pairing
 from dragoman.adapter.requests.block_fields import field_losses, find_lost_hints
 from dragoman.adapter.requests.encode_cache import CallKeys
 from dragoman.adapter.requests.request_builder import Target, refuse_critical
-from dragoman.adapter.requests.turns import CONVERSATION_ROLES, SYNTHETIC, Turn, drop_unknown_roles
+from dragoman.adapter.requests.turns import CONVERSATION_ROLES, INSTRUCTION_ROLES, SYNTHETIC, Turn
 from dragoman.adapter.requests.unsupported_blocks import MediaFilter, call_as_text, flatten_block, result_as_text
-from dragoman.adapter.server_tools.native_calls import close_open_calls, is_paused
+from dragoman.adapter.server_tools.native_calls import close_open_calls, flatten_turns, is_paused
 from dragoman.canonical.blocks import (
     ContentBlock,
     ProviderBlock,
@@ -52,14 +52,18 @@ def project(
     of others.
     """
     losses: list[Loss] = []
-    turns = drop_unknown_roles(list(map(Turn.of, messages)), losses)
+    turns: list[Turn] = []
+    for message in messages:
+        if message.role.is_known:
+            turns.append(Turn.of(message))
+        else:  # no wire has a place for a role that only a newer version knows
+            why = f"the role {message.role!s:.100} is unknown to this version: left out"
+            losses.append(Loss(LossKind.ROLE, message.id, SYNTHETIC, why))
     losses += find_lost_hints(messages, marks_cache=target.marks_cache, cites_documents=target.cites_documents)
-    turns = _flatten_foreign_calls(turns, target, losses)
+    turns = flatten_turns(turns, {target.provider, *target.capabilities.native_from}, losses)
     turns = pairing.pair_calls(turns, losses, keep_orphans=server_state, keys=keys)
     if target.capabilities.supports_tools and not target.capabilities.supports_parallel_tool_calls:
-        from dragoman.adapter.requests.pairing import separate_calls  # few models need it
-
-        turns = separate_calls(turns, losses, target.model)
+        turns = pairing.separate_calls(turns, losses, target.model)
     if not server_state and (rules := target.server_tools.pairs) is not None:
         turns = close_open_calls(turns, rules, target.provider, losses)
     projector = _Projector(target, losses)
@@ -70,7 +74,8 @@ def project(
     ]
     media = MediaFilter(target.provider, target.model, target.capabilities, losses, projector.to_result_part)
     turns = list(media.filter(turns))
-    turns = [turn if turn.ordinary else projector.filter_native(turn) for turn in turns]
+    # Native blocks are for their issuer only; resources and prompts become text.
+    turns = [turn if turn.ordinary else turn.map_blocks(partial(projector.to_known_block, turn)) for turn in turns]
     turns = list(projector.map_roles(turns))
     turns = projector.add_opening_turn(list(projector.drop_empty(turns)), messages)
     turns = projector.join_neighbours(turns)
@@ -82,17 +87,6 @@ def project(
     return Projection(tuple(turns), tuple(losses))
 
 
-def _flatten_foreign_calls(turns: list[Turn], target: Target, losses: list[Loss]) -> list[Turn]:
-    """Replace the native calls and results of other providers with text."""
-    own = {target.provider, *target.capabilities.native_from}
-    natives = (block for turn in turns if turn.text is None for block in turn.blocks if type(block) is ProviderBlock)
-    if all(block.provider in own for block in natives):
-        return turns
-    from dragoman.adapter.server_tools.native_calls import flatten_turns  # few histories need it
-
-    return flatten_turns(turns, own, losses)
-
-
 class _Projector:
     def __init__(self, target: Target, losses: list[Loss]) -> None:
         self._target = target
@@ -102,8 +96,7 @@ class _Projector:
     def rename_calls(self, turn: Turn) -> Turn:
         """Rename calls of tools whose names the provider refuses, as the tools themselves are renamed."""
         rule = self._capabilities.tool_name_rule
-        names = [block.name for block in turn.blocks if isinstance(block, ToolUseBlock)]
-        if turn.role is not Role.ASSISTANT or all(map(rule.accepts, names)):
+        if turn.role is not Role.ASSISTANT:
             return turn
 
         def change(block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
@@ -173,17 +166,13 @@ class _Projector:
         if isinstance(part, TextBlock) and part.citations and not turn.raw(self._target.provider):
             self._record_loss(turn, index, LossKind.CITATIONS, "the sources of a text in a tool's answer are not sent")
             return (part.model_copy(update={"citations": ()}),)
-        known = self._to_known_block(turn, part, index)
+        known = self.to_known_block(turn, part, index)
         if known and known[0].type not in _ALLOWED_IN_RESULTS:
             self._record_loss(turn, index, LossKind.MISPLACED_BLOCK, f"a tool's answer holds no {part.type}")
             return ()
         return known
 
-    def filter_native(self, turn: Turn) -> Turn:
-        """Keep native blocks for their issuer only; replace resources and prompts with text."""
-        return turn.map_blocks(lambda block, index: self._to_known_block(turn, block, index))
-
-    def _to_known_block(self, turn: Turn, block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
+    def to_known_block(self, turn: Turn, block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
         """Return the block as a type that the wire supports, if possible."""
         if isinstance(block, ProviderBlock):
             if block.provider == self._target.provider or block.provider in self._capabilities.native_from:
@@ -210,21 +199,18 @@ class _Projector:
                 continue
             if turn.role is Role.DEVELOPER and not self._capabilities.supports_developer_role:
                 turn = self._with_role(turn, Role.SYSTEM, "the wire has no developer: sent as the system's")
-            if turn.role in _INSTRUCTION_ROLES and not self._capabilities.supports_system_prompt:
+            if turn.role in INSTRUCTION_ROLES and not self._capabilities.supports_system_prompt:
                 turn = self._with_role(turn, Role.USER, "the model takes no system prompt: sent as the user's")
-            leading = leading and turn.role in _INSTRUCTION_ROLES
-            late = turn.role in _INSTRUCTION_ROLES and not leading
+            leading = leading and turn.role in INSTRUCTION_ROLES
+            late = turn.role in INSTRUCTION_ROLES and not leading
             if late and not self._capabilities.supports_mid_conversation_system:
                 turn = self._with_role(turn, Role.USER, "no system message in mid-conversation: sent as the user's")
-            self._record_channel_loss(turn)
+            channel = turn.message.channel
+            has_channel = turn.role is Role.ASSISTANT and str(channel) in self._capabilities.channels
+            if channel is not None and not has_channel and SYNTHETIC not in turn.origins[:1]:
+                reason = f"the wire has no {channel} channel"
+                self._record_loss(turn, SYNTHETIC, LossKind.CHANNEL, reason, Severity.INFO)
             yield self._drop_misplaced(turn)
-
-    def _record_channel_loss(self, turn: Turn) -> None:
-        channel = turn.message.channel
-        if channel is None or (turn.role is Role.ASSISTANT and str(channel) in self._capabilities.channels):
-            return
-        if SYNTHETIC not in turn.origins[:1]:
-            self._record_loss(turn, SYNTHETIC, LossKind.CHANNEL, f"the wire has no {channel} channel", Severity.INFO)
 
     def _with_role(self, turn: Turn, role: Role, reason: str) -> Turn:
         self._record_loss(turn, SYNTHETIC, LossKind.ROLE, reason, Severity.INFO)
@@ -233,8 +219,6 @@ class _Projector:
     def _drop_misplaced(self, turn: Turn) -> Turn:
         """Leave out blocks that a role may not hold on any wire; see `_ALLOWED_BY_ROLE`."""
         allowed = _ALLOWED_BY_ROLE[turn.role]
-        if allowed.issuperset([block.type for block in turn.blocks]):
-            return turn
 
         def change(block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
             if block.type in allowed:
@@ -252,7 +236,7 @@ class _Projector:
                 turn = turn.map_blocks(partial(self._drop_if_empty, turn))
             if turn.blocks or (accepts_empty and not turn.message.content and turn.role is not Role.TOOL):
                 yield turn
-            elif turn.message.content or turn.role not in _INSTRUCTION_ROLES:
+            elif turn.message.content or turn.role not in INSTRUCTION_ROLES:
                 self._record_loss(
                     turn, SYNTHETIC, LossKind.EMPTY_MESSAGE, f"a {turn.role} message without content", Severity.INFO
                 )
@@ -278,9 +262,9 @@ class _Projector:
 
         Leading instructions have another place on many wires and must not change.
         """
-        leading = {id(message) for message in takewhile(lambda message: message.role in _INSTRUCTION_ROLES, messages)}
+        leading = {id(message) for message in takewhile(lambda message: message.role in INSTRUCTION_ROLES, messages)}
         position = next((index for index, turn in enumerate(turns) if id(turn.message) not in leading), len(turns))
-        if position == len(turns) or turns[position].role not in _INSTRUCTION_ROLES:
+        if position == len(turns) or turns[position].role not in INSTRUCTION_ROLES:
             return turns
         why = "nothing is left of what was said before it: a user's turn is added"
         self._record_loss(turns[position], SYNTHETIC, LossKind.EMPTY_MESSAGE, why, Severity.INFO)
@@ -321,13 +305,13 @@ class _Projector:
 
         A history of instructions alone is kept if the wire accepts them anywhere and the history came from it.
         """
-        if all(message.role in _INSTRUCTION_ROLES for message in messages):
+        if all(message.role in INSTRUCTION_ROLES for message in messages):
             anywhere = (
                 self._capabilities.supports_system_messages_in_list
                 and self._capabilities.supports_mid_conversation_system
             )
             return bool(anywhere and turns) and all(turn.raw(self._target.provider) for turn in turns)
-        return any(turn.role not in _INSTRUCTION_ROLES for turn in turns)
+        return any(turn.role not in INSTRUCTION_ROLES for turn in turns)
 
     def add_placeholder_turn(self, turns: list[Turn], messages: Sequence[Message]) -> list[Turn]:
         """Add a user's turn if nothing is left of the history: no provider accepts an empty request."""
@@ -344,7 +328,6 @@ class _Projector:
         self._losses.append(turn.loss(index, kind, reason, severity))
 
 
-_INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 _MEDIA_TYPES = {"image", "audio", "video", "document"}
 _ALLOWED_IN_RESULTS = {"text", "provider", *_MEDIA_TYPES}
 _ALLOWED_BY_ROLE: dict[Role, set[str]] = {

@@ -21,12 +21,12 @@ from dragoman.adapter.requests.encode_cache import (
     find_first_turn,
     iter_stretches,
 )
-from dragoman.adapter.requests.turns import SYNTHETIC, Turn
+from dragoman.adapter.requests.turns import INSTRUCTION_ROLES, SYNTHETIC, Turn
 from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
 from dragoman.adapter.wire import WireRequest
 from dragoman.adapter.wire_diff import is_same_json, merge_fields
 from dragoman.adapter.wirejson import lookup_path
-from dragoman.canonical.message import Message, Role
+from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from dragoman.adapter.server_tools.encode import ToolsOfRequest
 
 ABSENT_OPTION = "the wire has no such option"
-_INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 _FEW, _SHORT = 8, 2048
 """Turns, and characters of each, up to which nothing is cached."""
 HAS_MARKER = ""
@@ -118,7 +117,7 @@ class RequestBuilder:
     def split_instructions(self) -> tuple[Sequence[Turn], Sequence[Turn]]:
         """Split off the leading instructions. A message that was read from inside the list stays there."""
         for position, turn in enumerate(self.turns):
-            if turn.role not in _INSTRUCTION_ROLES or turn.raw(self.provider).get("in_list"):
+            if turn.role not in INSTRUCTION_ROLES or turn.raw(self.provider).get("in_list"):
                 return self.turns[:position], self.turns[position:]
         return self.turns, ()
 
@@ -153,58 +152,36 @@ class RequestBuilder:
         # A shared cache also keeps a prefix without the newest messages, which the client may change.
         earlier = find_boundary(self.uncached[:count]) if count and self.context.encode_cache.is_shared else 0
         cached_turns = first_message = 0
-        known_losses = len(self.prefix.losses)
+        known_losses, context = len(self.prefix.losses), self.context
         for end in (earlier, count):
             last_turn = find_first_turn(self.uncached[end], turns) if end else 0
-            if last_turn > cached_turns:
-                stretch = turns[cached_turns:last_turn]
-                self._cache(self.uncached[first_message:end], stretch, encode, self.losses[known_losses:])
-                cached_turns, first_message = last_turn, end
+            if last_turn <= cached_turns:
+                continue
+            messages, new_turns = self.uncached[first_message:end], turns[cached_turns:last_turn]
+            cached_turns, first_message, mark = last_turn, end, len(self.losses)
+            ids = {message.id for message in messages} if mark > known_losses else ()
+            new_losses = [loss for loss in self.losses[known_losses:] if loss.message_id in ids]
+            chunks: list[bytes] = []
+            for stretch in iter_stretches(new_turns):  # the items of a long history take more memory than their JSON
+                chunks += encode_chunks(encode(stretch))
+                self.at_list_start = False
+            shorter = self.prefix
+            self.prefix = shorter.extend(
+                context.tool_ids,
+                encoding_options(self.options),
+                new_turns if self.usual else [Turn.of(message) for message in messages],
+                chunks,
+                [*new_losses, *self.losses[mark:]],
+                self.encoder_state,
+                self.provider if context.encode_cache.is_shared else "",
+            )
+            if self.target.capabilities.thinking_policy.prefix_bound:
+                from dragoman.adapter.requests.prefix_ledger import extend_ledger  # as below
+
+                self.prefix = replace(self.prefix, ledger=extend_ledger(shorter, self.prefix, chunks, self.target))
+            context.encode_cache.store(self.target.cache_key, self.prefix)
         self.uncached = self.uncached[first_message:]
         return cached_turns
-
-    def _cache(
-        self,
-        messages: Sequence[Message],
-        turns: Sequence[Turn],
-        encode: Callable[[Sequence[Turn]], list[Any]],
-        new_losses: list[Loss],
-    ) -> None:
-        """Add these messages to the cached prefix, with their turns. ``new_losses`` are all losses that it lacks."""
-        if new_losses:
-            ids = {message.id for message in messages}
-            new_losses = [loss for loss in new_losses if loss.message_id in ids]
-        mark = len(self.losses)
-        chunks = self._encode_chunks(turns, encode)
-        context, shorter = self.context, self.prefix
-        self.prefix = self.prefix.extend(
-            context.tool_ids,
-            encoding_options(self.options),
-            turns if self.usual else [Turn.of(message) for message in messages],
-            chunks,
-            [*new_losses, *self.losses[mark:]],
-            self.encoder_state,
-        )
-        if self.target.capabilities.thinking_policy.prefix_bound:
-            from dragoman.adapter.requests.prefix_ledger import extend_ledger  # as below
-
-            self.prefix = replace(self.prefix, ledger=extend_ledger(shorter, self.prefix, chunks, self.target))
-        if context.encode_cache.is_shared:
-            self.prefix = replace(
-                self.prefix,
-                provider=self.provider,
-                sent_ids=context.tool_ids.sent_to(self.provider),
-                shorter=shorter if shorter.messages else None,
-            )
-        context.encode_cache.store(self.target.cache_key, self.prefix)
-
-    def _encode_chunks(self, turns: Sequence[Turn], encode: Callable[[Sequence[Turn]], list[Any]]) -> list[bytes]:
-        """Encode the turns in stretches: the items of a long history would take more memory than their JSON."""
-        chunks: list[bytes] = []
-        for stretch in iter_stretches(turns):
-            chunks += encode_chunks(encode(stretch))
-            self.at_list_start = False
-        return chunks
 
     def tool_id(self, key: str) -> str:
         """Return the provider's id of a call."""
@@ -221,7 +198,7 @@ class RequestBuilder:
         """
         fields: Mapping[str, Any] = turn.raw(self.provider).get(MESSAGE_FIELDS, {})
         if fields and turn.role is not turn.message.role:
-            if turn.message.role in _INSTRUCTION_ROLES:
+            if turn.message.role in INSTRUCTION_ROLES:
                 self.losses += field_losses(turn.message, f"the {turn.message.role} role")
             return {}
         return fields
@@ -361,17 +338,11 @@ class RequestBuilder:
 
         Each such block is a loss. Raises ProjectionError if the options say ``strict_prefix``.
         """
-        if not self.target.capabilities.thinking_policy.prefix_bound:
+        if self._void_found is not None or not self.target.capabilities.thinking_policy.prefix_bound:
+            return bool(self._void_found)
+        history = next((value for value in body.values() if isinstance(value, EncodedHistory)), None)
+        if history is None:
             return False
-        if self._void_found is None:
-            history = next((value for value in body.values() if isinstance(value, EncodedHistory)), None)
-            if history is None:
-                return False
-            self._void_found = self._record_void_thinking(body, history)
-        return self._void_found
-
-    def _record_void_thinking(self, body: Mapping[str, Any], history: EncodedHistory) -> bool:
-        """Record signatures that are void, and write the note for the reply."""
         # Imported late: few models bind signatures to what precedes them.
         from dragoman.adapter.requests.prefix_ledger import digest_frame, find_void_messages, is_signed
 
@@ -387,7 +358,8 @@ class RequestBuilder:
                     loss = Loss(LossKind.THINKING, message.id, index, reason, Severity.WARNING, block.type)
                     refuse_critical([message], [loss])
                     self.losses.append(loss)
-        return bool(void_messages)
+        self._void_found = bool(void_messages)
+        return self._void_found
 
     def merge_list_header(self, name: str, value: str) -> dict[str, str]:
         """Return a header with our value appended to the caller's own list."""

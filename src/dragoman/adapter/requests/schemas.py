@@ -4,6 +4,7 @@ Providers support different parts of JSON Schema; each target's models.toml says
 not support move into the description, so that the model still sees them.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,7 +42,7 @@ _NESTED_REFERENCES = 8
 _INLINED = 128 * 1024
 """Characters of the definitions that take the place of references in one request. A schema of a kilobyte can name its
 definitions so that each holds several of the next, and would grow a million times."""
-_REFERENCES = ("#/$defs/", "#/definitions/")
+_REFERENCE = re.compile(r"#/(\$defs|definitions)/(.*)", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -54,12 +55,12 @@ class Room:
 def fit_schema(schema: Mapping[str, Any], rule: SchemaRule, room: Room | None = None) -> FittedSchema:
     """Return the schema in the target's form. The argument is not changed. ``room`` is what the schemas of one request
     share."""
-    walk = _SchemaFitter(rule, schema, room or Room())
     fitted = FittedSchema(dict(schema))
+    walk = _SchemaFitter(rule, schema, room or Room(), fitted)
     if rule.root == "object":
-        fitted.schema = walk.fit_root(fitted.schema, fitted)
+        fitted.schema = walk.fit_root(fitted.schema)
     if rule.restricts:
-        fitted.schema = walk.fit(fitted.schema, "$", fitted, ())
+        fitted.schema = walk.fit(fitted.schema, "$", ())
     return fitted
 
 
@@ -123,32 +124,35 @@ def _is_plain_object(schema: Schema) -> bool:
 
 
 class _SchemaFitter:
-    def __init__(self, rule: SchemaRule, whole: Mapping[str, Any], room: Room) -> None:
+    """Fits one schema. What changes is noted in ``fitted``."""
+
+    def __init__(self, rule: SchemaRule, whole: Mapping[str, Any], room: Room, fitted: FittedSchema) -> None:
         self._rule = rule
         self._root = whole
         self._room = room
         self._sizes: dict[str, int] = {}
         self._takes = frozenset(rule.keywords)
+        self._dropped, self._changed = fitted.dropped, fitted.changed
 
-    def fit_root(self, schema: Schema, fitted: FittedSchema) -> Schema:
+    def fit_root(self, schema: Schema) -> Schema:
         """Turn the outermost schema into an object's."""
         if isinstance(schema.get("$ref"), str) and (resolved := self._resolve_reference(schema["$ref"])) is not None:
-            fitted.changed.append("$.$ref")
+            self._changed.append("$.$ref")
             schema = {**resolved, **{key: value for key, value in schema.items() if key != "$ref"}}
         unions = [key for key in _ROOT_UNIONS if key in schema]
-        fitted.dropped += [f"$.{key}" for key in unions]
+        self._dropped += [f"$.{key}" for key in unions]
         kept = {key: value for key, value in schema.items() if key not in unions}
         if kept.get("type") != "object":
-            fitted.changed.append("$.type")
+            self._changed.append("$.type")
             kept = {**kept, "type": "object"}
         kept.setdefault("properties", {})
         return _add_to_description(kept, {key: schema[key] for key in unions})
 
-    def fit(self, schema: Any, path: str, fitted: FittedSchema, open_references: tuple[str, ...]) -> Any:
+    def fit(self, schema: Any, path: str, open_references: tuple[str, ...]) -> Any:
         """Fit one schema and its inner ones. ``open_references`` are the references that led to it."""
         if not isinstance(schema, Mapping):
             return schema
-        schema = self._unwrap_single(dict(schema), path, fitted)
+        schema = self._unwrap_single(dict(schema), path)
         reference = schema.get("$ref")
         if isinstance(reference, str):
             kept_reference = self._kept_reference(reference)
@@ -156,25 +160,25 @@ class _SchemaFitter:
                 resolved = self._resolve_reference(reference)
                 is_too_deep = reference in open_references or len(open_references) == _NESTED_REFERENCES
                 if resolved is None or is_too_deep or not self._takes_room(reference, resolved):
-                    fitted.dropped.append(f"{path}.$ref")
+                    self._dropped.append(f"{path}.$ref")
                     return {key: value for key, value in schema.items() if key == "description"}
-                fitted.changed.append(f"{path}.$ref")
+                self._changed.append(f"{path}.$ref")
                 inlined = {**resolved, **{key: value for key, value in schema.items() if key != "$ref"}}
-                return self.fit(inlined, path, fitted, (*open_references, reference))
+                return self.fit(inlined, path, (*open_references, reference))
             if kept_reference != reference:
-                fitted.changed.append(f"{path}.$ref")
+                self._changed.append(f"{path}.$ref")
                 schema["$ref"] = kept_reference
-        schema = self._rename_keywords(schema, path, fitted)
+        schema = self._rename_keywords(schema, path)
         kept: Schema = {}
         described: Schema = {}
         for key, value in schema.items():
             if self._is_taken(key, value):
-                kept[key] = self._fit_inner(key, value, f"{path}.{key}", fitted, open_references)
+                kept[key] = self._fit_inner(key, value, f"{path}.{key}", open_references)
             elif key not in _META:
-                (fitted.changed if self._is_mere_form(key, value) else fitted.dropped).append(f"{path}.{key}")
+                (self._changed if self._is_mere_form(key, value) else self._dropped).append(f"{path}.{key}")
                 if key not in _OMITTED_KEYWORDS:
                     described[key] = value
-        return self._fit_object(_add_to_description(kept, described), path, fitted)
+        return self._fit_object(_add_to_description(kept, described), path)
 
     def _takes_room(self, reference: str, resolved: Schema) -> bool:
         """Whether there was room for what a reference names."""
@@ -186,15 +190,13 @@ class _SchemaFitter:
         self._room.left -= size
         return True
 
-    def _fit_inner(
-        self, key: str, value: Any, path: str, fitted: FittedSchema, open_references: tuple[str, ...]
-    ) -> Any:
+    def _fit_inner(self, key: str, value: Any, path: str, open_references: tuple[str, ...]) -> Any:
         if key in _SINGLE_SCHEMA_KEYWORDS:
-            return self.fit(value, path, fitted, open_references)
+            return self.fit(value, path, open_references)
         if key in _SCHEMA_LIST_KEYWORDS and isinstance(value, list):
-            return [self.fit(each, f"{path}[{index}]", fitted, open_references) for index, each in enumerate(value)]
+            return [self.fit(each, f"{path}[{index}]", open_references) for index, each in enumerate(value)]
         if key in _SCHEMA_MAP_KEYWORDS and isinstance(value, Mapping):
-            return {name: self.fit(each, f"{path}.{name}", fitted, open_references) for name, each in value.items()}
+            return {name: self.fit(each, f"{path}.{name}", open_references) for name, each in value.items()}
         return value
 
     def _is_taken(self, key: str, value: Any = None) -> bool:
@@ -211,7 +213,7 @@ class _SchemaFitter:
             return value is True and not self._rule.closed
         return key in _ANNOTATIONS or key in ("definitions", "$defs")
 
-    def _unwrap_single(self, schema: Schema, path: str, fitted: FittedSchema) -> Schema:
+    def _unwrap_single(self, schema: Schema, path: str) -> Schema:
         """Replace an allOf of one, or a union with null if unions are not supported, by its only branch."""
         for key in ("allOf", *_UNIONS):
             branches = schema.get(key)
@@ -219,21 +221,21 @@ class _SchemaFitter:
                 continue
             meaningful = [each for each in branches if isinstance(each, Mapping) and each.get("type") != "null"]
             if len(meaningful) == 1 and (key != "allOf" or len(branches) == 1):
-                fitted.changed.append(f"{path}.{key}")
+                self._changed.append(f"{path}.{key}")
                 schema = {**meaningful[0], **{other: value for other, value in schema.items() if other != key}}
         return schema
 
-    def _rename_keywords(self, schema: Schema, path: str, fitted: FittedSchema) -> Schema:
+    def _rename_keywords(self, schema: Schema, path: str) -> Schema:
         for key, name in self._rule.renamed.items():
             if key in schema and name not in schema:
-                fitted.changed.append(f"{path}.{key}")
+                self._changed.append(f"{path}.{key}")
                 value = schema[key]
                 # const, which has one value, becomes enum, which has a list of them.
                 renamed = {name: [value] if name == "enum" else value}
                 schema = {**{other: each for other, each in schema.items() if other != key}, **renamed}
         return schema
 
-    def _fit_object(self, schema: Schema, path: str, fitted: FittedSchema) -> Schema:
+    def _fit_object(self, schema: Schema, path: str) -> Schema:
         """Add what the target requires of every object. The schema only becomes stricter: each value that it allows was
         allowed before."""
         kind = schema.get("type")
@@ -241,11 +243,11 @@ class _SchemaFitter:
             return schema
         if self._rule.closed:
             if "properties" not in schema and schema.get("additionalProperties") is not False:
-                fitted.dropped.append(path)  # an object with free keys: none are allowed now
+                self._dropped.append(path)  # an object with free keys: none are allowed now
             schema = {**schema, "additionalProperties": False}
         properties = schema.get("properties")
         if self._rule.requires and not schema.get("required") and properties and isinstance(properties, Mapping):
-            fitted.changed.append(f"{path}.required")
+            self._changed.append(f"{path}.required")
             schema = {**schema, "required": list(properties)}
         return schema
 
@@ -253,21 +255,18 @@ class _SchemaFitter:
         """Return the reference as the target has it; None if what it names must take its place."""
         if not self._is_taken("$ref"):
             return None
-        for start in _REFERENCES:
-            if reference.startswith(start):
-                group = start[2:-1]
-                name = self._rule.renamed.get(group, group)  # unless the schema has both, as in `_rename_keywords`
-                is_kept = self._is_taken(name) and (name == group or name not in self._root)
-                return f"#/{name}/{reference.removeprefix(start)}" if is_kept else None
-        return reference
+        if (found := _REFERENCE.fullmatch(reference)) is None:
+            return reference
+        group, name = found.groups()
+        kept = self._rule.renamed.get(group, group)  # unless the schema has both, as in `_rename_keywords`
+        is_kept = self._is_taken(kept) and (kept == group or kept not in self._root)
+        return f"#/{kept}/{name}" if is_kept else None
 
     def _resolve_reference(self, reference: str) -> Schema | None:
-        for start in _REFERENCES:
-            if reference.startswith(start):
-                group = self._root.get(start[2:-1])
-                resolved = group.get(reference.removeprefix(start)) if isinstance(group, Mapping) else None
-                return dict(resolved) if isinstance(resolved, Mapping) else None
-        return None
+        found = _REFERENCE.fullmatch(reference)
+        group = None if found is None else self._root.get(found[1])
+        resolved = group.get(found[2]) if found and isinstance(group, Mapping) else None
+        return dict(resolved) if isinstance(resolved, Mapping) else None
 
 
 def _add_to_description(schema: Schema, keywords: Mapping[str, Any]) -> Schema:

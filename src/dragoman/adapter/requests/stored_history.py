@@ -6,16 +6,13 @@ whole history, as always, and compares: an edited, forked or compacted history d
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.requests.encode_cache import STORED_NOTE
+from dragoman.adapter.requests.encode_cache import STORED_NOTE, digest
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
 from dragoman.canonical.message import Message, MessageStatus, Role
-
-_DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +66,8 @@ def find_stored_reply(
             continue
         later = message
         raw = message.metadata.provider_raw or {}
-        if raw.get("by") != provider or message.metadata.status is not MessageStatus.COMPLETE:
-            continue
-        if raw.get("store") is False:
+        is_stored = raw.get("by") == provider and raw.get("store") is not False
+        if not is_stored or message.metadata.status is not MessageStatus.COMPLETE:
             continue
         if (note := raw.get(STORED_NOTE)) is None:
             return None  # what an earlier reply continued may be gone
@@ -90,4 +86,4 @@ def drop_stored_losses(request: RequestBuilder, turns: Sequence[Turn], ends: Seq
 
 
 def _digest(items: Sequence[Any]) -> str:
-    return blake2b(wirejson.dumps(list(items)), digest_size=_DIGEST_BYTES).hexdigest()
+    return digest(wirejson.dumps(list(items))).hexdigest()

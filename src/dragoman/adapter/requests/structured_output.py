@@ -19,7 +19,8 @@ from dragoman.adapter.requests.call_translators import ANSWER_TOOL_DESCRIPTION, 
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import is_for_another
 from dragoman.adapter.requests.schemas import has_free_keys
-from dragoman.canonical.message import Message, Role
+from dragoman.adapter.requests.turns import INSTRUCTION_ROLES
+from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 
 ANY_OBJECT: Mapping[str, Any] = {"type": "object", "additionalProperties": True}
@@ -29,7 +30,6 @@ _SCHEMA_PROMPT = (
     "Answer with one JSON value that obeys the JSON Schema below. Write nothing before it and nothing behind it,"
     " and no code fence around it.\n"
 )
-_INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 _MESSAGE_ID = "msg_output_schema"
 """The message is built for each request, so it has a fixed id and time."""
 
@@ -65,7 +65,7 @@ def emulate_schema(
     if not isinstance(schema, Mapping):  # sessions have read other forms by now
         raise RequestError(f"output_schema must be a JSON Schema as a mapping, not a {type(schema).__name__}")
     has_tools = bool(tools) and bool(capabilities.supports_tools)
-    if schema is None or not capabilities.supports_structured_output:
+    if not capabilities.supports_structured_output:
         return messages, tools, options
     if supports_native_schema(capabilities, tools=has_tools):
         if not (capabilities.output_schemas.closed and has_free_keys(schema)):
@@ -73,7 +73,11 @@ def emulate_schema(
         reason = f"output_schema: {target.model} cannot be held to objects with free keys: the prompt asks for it"
         losses.append(Loss(LossKind.OPTION, "", -1, reason, Severity.INFO))
         return add_schema_prompt(messages, schema), tools, replace(options, output_schema=None)
-    if options.context is None or not can_use_answer_tool(capabilities, options, has_tools=has_tools):
+    is_thinking = options.thinking or options.thinking_budget or options.effort not in (None, "none")
+    forced = capabilities.forced_tool_choice
+    can_force = forced == "allowed" or (forced == "without_reasoning" and not is_thinking)
+    is_by_tool = capabilities.structured_output_by == "tool" and schema.get("type") == "object"
+    if options.context is None or has_tools or not (is_by_tool and can_force):
         return add_schema_prompt(messages, schema), tools, options
     options.context.answer_tool = AnswerTool()
     reason = f"output_schema: {target.model} is made to call a tool whose input is the answer"
@@ -82,22 +86,9 @@ def emulate_schema(
     return messages, [answer], replace(options, output_schema=None, tool_choice=NamedTool(ANSWER_TOOL_NAME))
 
 
-def can_use_answer_tool(capabilities: AdapterCapabilities, options: AdapterOptions, *, has_tools: bool) -> bool:
-    """Whether the model can be forced to call the answer tool and the request has no other tools."""
-    if (
-        capabilities.structured_output_by != "tool"
-        or has_tools
-        or (options.output_schema or {}).get("type") != "object"
-    ):
-        return False
-    is_thinking = options.thinking or options.thinking_budget or options.effort not in (None, "none")
-    forced = capabilities.forced_tool_choice
-    return forced == "allowed" or (forced == "without_reasoning" and not is_thinking)
-
-
 def add_schema_prompt(messages: Sequence[Message], schema: Mapping[str, Any]) -> Sequence[Message]:
     """Add a request for the schema after the conversation's own instructions."""
-    position = next((at for at, each in enumerate(messages) if each.role not in _INSTRUCTION_ROLES), len(messages))
+    position = next((at for at, each in enumerate(messages) if each.role not in INSTRUCTION_ROLES), len(messages))
     text = _SCHEMA_PROMPT + wirejson.dumps_text(dict(schema))
     request = Message.system(text, id=_MESSAGE_ID, created_at=datetime.fromtimestamp(0, UTC))
     return [*messages[:position], request, *messages[position:]]

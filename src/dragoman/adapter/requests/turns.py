@@ -13,6 +13,7 @@ SYNTHETIC = -1
 """The origin of a block that is in no message."""
 _FIRST_ORIGIN, _TWO_ORIGINS = (0,), (0, 1)
 CONVERSATION_ROLES = (Role.USER, Role.ASSISTANT)
+INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 
 
 @dataclass(slots=True)
@@ -199,18 +200,6 @@ def _survey_result(result: ToolResultBlock) -> tuple[bool, bool]:
         if not text or text.isspace() or part.citations:
             ordinary = False
     return ordinary, len(parts) == 1 and not result.is_error
-
-
-def drop_unknown_roles(turns: list[Turn], losses: list[Loss]) -> list[Turn]:
-    """Leave out messages of a role that only a newer version knows: no wire has a place for them."""
-    known: list[Turn] = []
-    for turn in turns:
-        if turn.role.is_known:
-            known.append(turn)
-        else:
-            why = f"the role {turn.role!s:.100} is unknown to this version: left out"
-            losses.append(Loss(LossKind.ROLE, turn.message.id, SYNTHETIC, why))
-    return known
 
 
 def _has_content(block: ContentBlock) -> bool:

@@ -2,6 +2,7 @@
 with a note."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.facts.capabilities import EMULATED, AdapterCapabilities
@@ -72,17 +73,15 @@ ResultPart = Callable[[Turn, ContentBlock, int], tuple[ContentBlock, ...]]
 """Projects a block without media of a tool's result, which is at that index of its turn's message."""
 
 
+@dataclass(slots=True)
 class MediaFilter:
     """Knows what one model takes. Losses are added to ``losses``."""
 
-    def __init__(
-        self, provider: str, model: str, capabilities: AdapterCapabilities, losses: list[Loss], other_part: ResultPart
-    ) -> None:
-        self._provider = provider
-        self._model = model
-        self._capabilities = capabilities
-        self._losses = losses
-        self._other_part = other_part
+    provider: str
+    model: str
+    capabilities: AdapterCapabilities
+    losses: list[Loss]
+    other_part: ResultPart
 
     def filter(self, turns: Iterable[Turn]) -> Iterable[Turn]:
         """Replace unsupported media with a short note. Media of tools and of the assistant may move after them, to a
@@ -115,19 +114,16 @@ class MediaFilter:
             if not isinstance(block, Media):
                 return (block,)
             why = self._media_problem(block)
-            if why is None and turn.role not in self._capabilities.media_roles:
-                if self._may_follow(turn, block):
+            if why is None and turn.role not in self.capabilities.media_roles:
+                # Generated speech is sent as its transcript.
+                has_transcript = isinstance(block, AudioBlock) and block.transcript is not None
+                if turn.role is Role.ASSISTANT and "user" in self.capabilities.media_roles and not has_transcript:
                     reason = f"the {block.type} of the assistant follows in a message of the user"
                     return (self._move_media(turn, block, index, following, reason),)
-                why = f"{self._model} takes no {block.type} in a message of the role {turn.role}"
+                why = f"{self.model} takes no {block.type} in a message of the role {turn.role}"
             return (self._replace_media(turn, block, index, why),) if why else (block,)
 
         return turn.map_blocks(change), following
-
-    def _may_follow(self, turn: Turn, block: Media) -> bool:
-        """Whether a message of the user may show what a model generated. Generated speech is sent as its transcript."""
-        has_transcript = isinstance(block, AudioBlock) and block.transcript is not None
-        return turn.role is Role.ASSISTANT and "user" in self._capabilities.media_roles and not has_transcript
 
     def _move_media(
         self, turn: Turn, block: Media, index: int, following: list[ContentBlock], reason: str
@@ -140,26 +136,21 @@ class MediaFilter:
     def _filter_result(
         self, turn: Turn, block: ToolResultBlock, index: int, following: list[ContentBlock]
     ) -> ToolResultBlock:
+        support = self.capabilities.supports_tool_result_media
         parts: list[ContentBlock] = []
         for part in block.content:
-            if isinstance(part, Media):
-                parts.append(self._filter_result_media(turn, part, index, following))
+            if not isinstance(part, Media):
+                parts += self.other_part(turn, part, index)
+            elif (why := self._media_problem(part)) or not support:
+                why = why or f"{self.model} takes no {part.type} in a tool's answer"
+                parts.append(self._replace_media(turn, part, index, why))
+            elif support is EMULATED:
+                reason = f"the tool's {part.type} follows its answer"
+                parts.append(self._move_media(turn, part, index, following, reason))
             else:
-                parts += self._other_part(turn, part, index)
+                parts.append(part)
         content = tuple(parts)
         return block if content == block.content else block.model_copy(update={"content": content})
-
-    def _filter_result_media(self, turn: Turn, part: Media, index: int, following: list[ContentBlock]) -> ContentBlock:
-        support = self._capabilities.supports_tool_result_media
-        if why := self._media_problem(part):
-            return self._replace_media(turn, part, index, why)
-        if support is EMULATED:
-            reason = f"the tool's {part.type} follows its answer"
-            return self._move_media(turn, part, index, following, reason)
-        if not support:
-            reason = f"{self._model} takes no {part.type} in a tool's answer"
-            return self._replace_media(turn, part, index, reason)
-        return part
 
     def _replace_media(self, turn: Turn, block: Media, index: int, why: str) -> TextBlock:
         if isinstance(block, AudioBlock) and block.transcript is not None:
@@ -172,24 +163,24 @@ class MediaFilter:
         return TextBlock(text=f"[{block.type} left out: {why}]")
 
     def _media_problem(self, block: Media) -> str | None:
-        model = self._model
-        if not getattr(self._capabilities, _MEDIA_FLAGS[type(block)]):
+        model = self.model
+        if not getattr(self.capabilities, _MEDIA_FLAGS[type(block)]):
             return f"{model} takes no {block.type}"
         source = block.source
         if isinstance(source.kind, UnknownWord):
             return f"the kind of source {source.kind!r} is unknown to this version"
-        if source.kind == "url" and not self._capabilities.supports_media_urls:
+        if source.kind == "url" and not self.capabilities.supports_media_urls:
             return f"{model} takes no media by URL"
-        if source.kind == "file_id" and source.provider not in (self._provider, None):
+        if source.kind == "file_id" and source.provider not in (self.provider, None):
             return f"the file is kept by {source.provider}"
         if source.kind == "file_ref":
             return "the file was not read before the request was made"
-        sources = self._capabilities.media_sources.get(block.type)
+        sources = self.capabilities.media_sources.get(block.type)
         if sources is not None and source.kind not in sources:
             return f"{model} takes no {block.type} by {source.kind}"
-        accepted = self._capabilities.accepted_media_types.get(block.type, ())
+        accepted = self.capabilities.accepted_media_types.get(block.type, ())
         if isinstance(block, ImageBlock):
-            accepted = accepted or self._capabilities.accepted_image_media_types
+            accepted = accepted or self.capabilities.accepted_image_media_types
         if block.media_type and accepted and block.media_type not in accepted:
             return f"{model} takes no {block.media_type}"
         return None
@@ -197,4 +188,4 @@ class MediaFilter:
     def _record(
         self, turn: Turn, index: int, kind: LossKind, reason: str, severity: Severity = Severity.WARNING
     ) -> None:
-        self._losses.append(turn.loss(index, kind, reason, severity))
+        self.losses.append(turn.loss(index, kind, reason, severity))

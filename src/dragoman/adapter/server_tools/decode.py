@@ -4,34 +4,21 @@ The native object is kept in ``provider_raw``: it goes back to its provider unch
 be read stays a tool of its provider alone.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from dragoman.adapter.server_tools.encode import BY_PROVIDER
 from dragoman.adapter.server_tools.table import ServerToolTable, ToolRow
 from dragoman.adapter.wirejson import split_path
-from dragoman.canonical.server_tools import (
-    ApplyPatch,
-    Bash,
-    CodeExecution,
-    ComputerUse,
-    FileSearch,
-    ImageGeneration,
-    McpServer,
-    Memory,
-    Shell,
-    TextEditor,
-    ToolSearch,
-    WebFetch,
-    WebSearch,
-)
+from dragoman.canonical import server_tools as kinds
 from dragoman.canonical.tools import ClientTool, CustomTool, ServerTool, ToolDefinition
 
 _KINDS: Mapping[str, type[ServerTool]] = {
     kind.WORD: kind
     for kind in (
-        WebSearch, WebFetch, CodeExecution, FileSearch, ImageGeneration, McpServer, ToolSearch,
-        Bash, TextEditor, Memory, ComputerUse, Shell, ApplyPatch, CustomTool,
+        kinds.WebSearch, kinds.WebFetch, kinds.CodeExecution, kinds.FileSearch, kinds.ImageGeneration,
+        kinds.McpServer, kinds.ToolSearch, kinds.Bash, kinds.TextEditor, kinds.Memory, kinds.ComputerUse,
+        kinds.Shell, kinds.ApplyPatch, CustomTool,
     )
 }  # fmt: skip
 
@@ -80,7 +67,7 @@ def _read(
     for name, choices in row.choices.items():
         by_type = {choice.get("type"): word for word, choice in choices.items()}
         settings[name] = by_type.get(native.get("type"), "auto")
-    names = {"name": tool.name} if issubclass(kind, (ClientTool, McpServer)) else {}
+    names = {"name": tool.name} if issubclass(kind, (ClientTool, kinds.McpServer)) else {}
     fields = {"required": False, **{k: v for k, v in settings.items() if v is not None}, **names}
     value = kind.model_validate(fields)
     return value.model_copy(update={"provider_raw": tool.provider_raw})
@@ -88,10 +75,7 @@ def _read(
 
 def _read_setting(row: ToolRow, name: str, value: Any, provider: str) -> Any:
     if name in row.shapes:
-        reader = _READERS.get(row.shapes[name])
-        if reader is None:
-            raise ValueError("a setting without a common form")
-        return reader(value)
+        return _read_shape(row.shapes[name], value)
     if name in row.words:
         return next((ours for ours, theirs in row.words[name].items() if theirs == value), None)
     if name in BY_PROVIDER:
@@ -114,29 +98,18 @@ def _lookup(native: Any, path: str) -> Any:
     return native
 
 
-def _read_approval(value: Any) -> Any:
-    match value:
-        case "never" | "always":
+def _read_shape(shape: str, value: Any) -> Any:
+    """Return the setting that is written in a shape. Raises ValueError if it has no common form."""
+    match shape, value:
+        case "approval", "never" | "always":
             return value
-        case {"always": {"tool_names": [*names]}} if len(value) == 1:
+        case "approval", {"always": {"tool_names": [*names]}} if len(value) == 1:
             return names
-        case _:
-            raise ValueError("a setting without a common form")
-
-
-def _read_network(value: Any) -> Any:
-    match value:
-        case {"type": "disabled"}:
+        case "network_policy", {"type": "disabled"}:
             return "off"
-        case {"type": "allowlist", "allowed_domains": [*domains]}:
+        case "network_policy", {"type": "allowlist", "allowed_domains": [*domains]}:
             return domains
+        case "timestamp", _:
+            return str(value)[:10]
         case _:
             raise ValueError("a setting without a common form")
-
-
-_READERS: Mapping[str, Callable[[Any], Any]] = {
-    "approval": _read_approval,
-    "network_policy": _read_network,
-    "timestamp": lambda value: str(value)[:10],
-}
-"""How the shapes are read that have a common form."""

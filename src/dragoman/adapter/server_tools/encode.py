@@ -1,7 +1,7 @@
 """What the tools of one request add to it, and server tools by the table of the model's adapter. `SHAPES` are settings
 that a wire writes in another shape."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +16,6 @@ from dragoman.adapter.wire_diff import merge_fields
 from dragoman.adapter.wirejson import assign_path, dumps_text, split_path
 from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.tools import ClientTool, CustomTool, ProviderTool, ServerTool, ToolDefinition
-
-_FUNCTION_FIELDS = ("strict", "defer_loading")
 
 
 def are_plain(tools: Sequence[ToolDefinition], capabilities: AdapterCapabilities) -> bool:
@@ -70,12 +68,12 @@ class ToolsOfRequest:
                 words = {each.WORD for each in tools if isinstance(each, ServerTool)}
                 chosen = self._encode(tool, words)
                 added += chosen is not None and self._is_own(chosen) and not isinstance(tool, ClientTool)
-            # Most tools are functions of the program.
-            is_function = self.calls_functions and chosen is not None and chosen.provider_raw is None
-            if chosen is not None and (is_function or self._is_usable(chosen)):
-                if chosen.strict or chosen.defer_loading:
-                    self._record_missing_fields(chosen)
-                kept.append(chosen)
+            if chosen is None or not self._is_usable(chosen):
+                continue
+            kept.append(chosen)
+            for name in ("strict", "defer_loading"):
+                if getattr(chosen, name) and name not in self.table.function_fields:
+                    self.record_loss(f"the tool {chosen.name}: {self.provider} has no {name}", Severity.INFO)
         # Some providers need a switch if a request has both functions and server tools.
         if 0 < added < len(kept) and (row := self.table.find("mixed", self.model)) is not None:
             self.fields.append(row.body)
@@ -105,7 +103,12 @@ class ToolsOfRequest:
             if tool.input_schema.get("properties") and not tool.RESTRICTING & tool.settings().keys():
                 return _as_function(tool)
             if isinstance(tool, CustomTool) and tool.provider_raw:
-                return self._as_unrestricted_function(tool)
+                # A grammar restricts nothing in a function, so the description holds it.
+                reason = f"the tool {tool.name}: {self.model} is not held to its grammar: the description says it"
+                self.record_loss(reason, Severity.WARNING)
+                grammar = f"The input must obey this {tool.syntax} grammar:\n{tool.grammar}"
+                described = "\n\n".join(filter(None, (tool.description, grammar)))
+                return _as_function(tool).model_copy(update={"description": described})
         try:
             entry = self._encode_native(tool, row, words)
         except UnsupportedToolError as error:
@@ -139,32 +142,54 @@ class ToolsOfRequest:
             raise UnsupportedToolError(reason, provider=self.provider, model=self.model)
         if row.part_of:
             self.record_loss(f"{tool.name}: {self.provider} does this as a part of {row.part_of}", Severity.INFO)
-        entry = None if row.part_of in words else deepcopy(row.entry)
-        encoder = _SettingEncoder(self, tool, row, entry, deepcopy(row.body))
+        entry, body = None if row.part_of in words else deepcopy(row.entry), deepcopy(row.body)
         for name, value in tool.settings().items():
-            encoder.encode(name, value)
-        if encoder.body:
-            self.fields.append(encoder.body)
+            for path, written in self._encode_setting(tool, row, name, value):
+                target = body if path.startswith("/") else entry
+                if target is not None:
+                    assign_deep(target, path.removeprefix("/"), written)
+        if body:
+            self.fields.append(body)
         self.headers += row.headers.items()
         own = tool.extra.get(self.provider)
         return merge_fields(entry, own, lambda *_: None) if own and entry is not None else entry
 
-    def _as_unrestricted_function(self, tool: CustomTool) -> ToolDefinition:
-        """Return a tool with a grammar as a function. The grammar restricts nothing there, so the description holds
-        it."""
-        self.record_loss(
-            f"the tool {tool.name}: {self.model} is not held to its grammar: the description says it",
-            Severity.WARNING,
-        )
-        grammar = f"The input must obey this {tool.syntax} grammar:\n{tool.grammar}"
-        described = "\n\n".join(filter(None, (tool.description, grammar)))
-        return _as_function(tool).model_copy(update={"description": described})
+    def _encode_setting(self, tool: ServerTool, row: ToolRow, name: str, value: Any) -> Iterable[tuple[str, Any]]:
+        """Return what a setting writes, by path; nothing if it is left out. Raises UnsupportedToolError if the setting
+        restricts the tool and cannot be sent."""
+        if name in BY_PROVIDER:
+            value = value.get(self.provider)
+        if value is None or value in row.given.get(name, ()):
+            return ()
+        path, limit = row.fields.get(name), row.limits.get(name)
+        if limit is not None and len(value) > limit:
+            raise self._lacks(tool, name, f"{self.provider} takes {limit} at most")
+        if isinstance(value, str) and (choice := row.choices.get(name, {}).get(value)) is not None:
+            return choice.items()
+        if (words := row.words.get(name)) is not None:
+            if str(value) not in words:
+                return self._leave_out(tool, name, f"{value!r} is none of {', '.join(words)}")
+            value = words[str(value)]
+        if path is None:
+            return self._leave_out(tool, name, f"{self.provider}:{self.model} has no such setting")
+        if reason := row.approximate.get(name):
+            self.record_loss(f"{tool.name}: {name}: {reason}", Severity.INFO)
+        shape = SHAPES.get(row.shapes.get(name, ""))
+        try:
+            values = shape(path, value) if shape else {path: _to_json(value)}
+        except (KeyError, TypeError):
+            return self._leave_out(tool, name, "the value has no form on this wire")
+        return [*values.items(), *row.along.get(name, {}).items()]
 
-    def _record_missing_fields(self, tool: ToolDefinition) -> None:
-        for name in _FUNCTION_FIELDS:
-            if getattr(tool, name) and name not in self.table.function_fields:
-                reason = f"the tool {tool.name}: {self.provider} has no {name}"
-                self.record_loss(reason, Severity.INFO)
+    def _leave_out(self, tool: ServerTool, name: str, why: str) -> Iterable[tuple[str, Any]]:
+        if name in tool.RESTRICTING:
+            raise self._lacks(tool, name, why)
+        self.record_loss(f"{tool.name}: {name}: {why}", Severity.INFO)
+        return ()
+
+    def _lacks(self, tool: ServerTool, name: str, why: str) -> UnsupportedToolError:
+        reason = f"{tool.name}: {name} restricts the tool, and {why}: remove it, or choose another model"
+        return UnsupportedToolError(reason, provider=self.provider, model=self.model)
 
     def record_loss(self, reason: str, severity: Severity) -> None:
         self.losses.append(Loss(LossKind.TOOLS, "", -1, reason, severity))
@@ -219,65 +244,6 @@ def _missing_settings(tool: ServerTool, row: ToolRow, provider: str) -> str:
     return "" if not some or len(some) == len(row.together) else f"all of {', '.join(row.together)}"
 
 
-@dataclass(slots=True)
-class _SettingEncoder:
-    """Writes the settings of one tool: into its own object, if it has one, and into fields of the body."""
-
-    request: ToolsOfRequest
-    tool: ServerTool
-    row: ToolRow
-    entry: dict[str, Any] | None
-    body: dict[str, Any]
-
-    def encode(self, name: str, value: Any) -> None:
-        row, provider = self.row, self.request.provider
-        if name in BY_PROVIDER and (value := value.get(provider)) is None:
-            return
-        if value in row.given.get(name, ()):
-            return
-        path = row.fields.get(name)
-        if (limit := row.limits.get(name)) is not None and len(value) > limit:
-            raise self._lacks(name, f"{provider} takes {limit} at most")
-        if isinstance(value, str) and (choice := row.choices.get(name, {}).get(value)) is not None:
-            self._assign_all(choice)
-            return
-        if name in row.words:
-            words = row.words[name]
-            if str(value) not in words:
-                self._leave_out(name, f"{value!r} is none of {', '.join(words)}")
-                return
-            value = words[str(value)]
-        if path is None:
-            self._leave_out(name)
-            return
-        if reason := row.approximate.get(name):
-            self.request.record_loss(f"{self.tool.name}: {name}: {reason}", Severity.INFO)
-        shape = SHAPES.get(row.shapes.get(name, ""))
-        try:
-            values = shape(path, value) if shape else {path: _to_json(value)}
-        except (KeyError, TypeError):
-            self._leave_out(name, "the value has no form on this wire")
-            return
-        self._assign_all(values)
-        self._assign_all(row.along.get(name, {}))
-
-    def _leave_out(self, name: str, why: str = "") -> None:
-        why = why or f"{self.request.provider}:{self.request.model} has no such setting"
-        if name in self.tool.RESTRICTING:
-            raise self._lacks(name, why)
-        self.request.record_loss(f"{self.tool.name}: {name}: {why}", Severity.INFO)
-
-    def _lacks(self, name: str, why: str) -> UnsupportedToolError:
-        reason = f"{self.tool.name}: {name} restricts the tool, and {why}: remove it, or choose another model"
-        return UnsupportedToolError(reason, provider=self.request.provider, model=self.request.model)
-
-    def _assign_all(self, values: Mapping[str, Any]) -> None:
-        for path, value in values.items():
-            target = self.body if path.startswith("/") else self.entry
-            if target is not None:
-                assign_deep(target, path.removeprefix("/"), value)
-
-
 BY_PROVIDER = frozenset({"container", "files", "stores"})
 """Settings that are ids of single providers."""
 
@@ -309,12 +275,6 @@ def _write_condition(condition: Mapping[str, Any]) -> str:
     return f"{condition['key']} {_SIGNS[kind]} {dumps_text(condition['value'])}"
 
 
-def _network_policy(path: str, network: Any) -> Mapping[str, Any]:
-    if network == "off":
-        return {path: {"type": "disabled"}}
-    return {path: {"type": "allowlist", "allowed_domains": list(network)}}
-
-
 SHAPES: Mapping[str, Callable[[str, Any], Mapping[str, Any]]] = {
     "allowed_mode": lambda path, names: {path: [{"mode": "any", "tools": list(names)}]},
     "american_date": lambda path, day: {path: day.strftime("%m/%d/%Y")},
@@ -332,7 +292,9 @@ SHAPES: Mapping[str, Callable[[str, Any], Mapping[str, Any]]] = {
     "minus": lambda path, domains: {path: [f"-{domain}" for domain in domains]},
     # A server's name also names the toolset that refers to it.
     "named_toolset": lambda path, name: {path: name, "mcp_server_name": name},
-    "network_policy": _network_policy,
+    "network_policy": lambda path, network: {
+        path: {"type": "disabled"} if network == "off" else {"type": "allowlist", "allowed_domains": list(network)}
+    },
     "pixels": lambda path, display: {f"{path}_width_px": display[0], f"{path}_height_px": display[1]},
     "timestamp": lambda path, day: {path: f"{day.isoformat()}T00:00:00Z"},
     "width_and_height": lambda path, display: {f"{path}_width": display[0], f"{path}_height": display[1]},

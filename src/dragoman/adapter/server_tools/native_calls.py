@@ -10,18 +10,17 @@ program, and left out otherwise. A call at the very end stays: the provider cont
 message than their calls, and pairs may be nested.
 """
 
-import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import lru_cache
-from importlib.resources import files
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import Loss, LossKind, Severity
-from dragoman.adapter.requests.turns import SYNTHETIC, Turn
+from dragoman.adapter.package_data import read_toml
+from dragoman.adapter.requests.turns import INSTRUCTION_ROLES, SYNTHETIC, Turn
 from dragoman.adapter.server_tools.table import PairRules, ServerToolTable
 from dragoman.canonical.blocks import ContentBlock, FrozenModel, ProviderBlock, TextBlock
 from dragoman.canonical.log import one_line
@@ -47,17 +46,18 @@ class _Rules(FrozenModel):
     opaque: tuple[str, ...]
 
 
-@lru_cache(maxsize=1)
+@cache
 def _rules() -> _Rules:
-    return _Rules.model_validate(tomllib.loads(files(__package__).joinpath("foreign.toml").read_text(encoding="utf-8")))
+    return _Rules.model_validate(read_toml(__package__, "foreign.toml"))
 
 
-def flatten_turns(turns: Sequence[Turn], own: Collection[str], losses: list[Loss]) -> list[Turn]:
+def flatten_turns(turns: list[Turn], own: Collection[str], losses: list[Loss]) -> list[Turn]:
     """Replace native calls and results with text, except those of the providers ``own``."""
+    natives = (block for turn in turns if turn.text is None for block in turn.blocks if type(block) is ProviderBlock)
+    if all(block.provider in own for block in natives):
+        return turns
     return [
-        _flatten_turn(turn, own, losses)
-        if turn.text is None and turn.role not in (Role.SYSTEM, Role.DEVELOPER)
-        else turn
+        _flatten_turn(turn, own, losses) if turn.text is None and turn.role not in INSTRUCTION_ROLES else turn
         for turn in turns
     ]
 
@@ -67,7 +67,7 @@ def _flatten_turn(turn: Turn, own: Collection[str], losses: list[Loss]) -> Turn:
 
     def change(block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
         nonlocal left
-        if type(block) is not ProviderBlock or block.provider in own or not is_tool_block(block):
+        if type(block) is not ProviderBlock or block.provider in own or not is_native_tool(block.kind):
             return (block,)
         reader = _Reader(min(left, MAX_BLOCK))
         text = _describe(block, reader)
@@ -78,11 +78,6 @@ def _flatten_turn(turn: Turn, own: Collection[str], losses: list[Loss]) -> Turn:
         return (TextBlock(text=text),)
 
     return turn.map_blocks(change)
-
-
-def is_tool_block(block: ProviderBlock) -> bool:
-    """Whether the block is the call or the result of a tool."""
-    return is_native_tool(block.kind)
 
 
 def _describe(block: ProviderBlock, reader: "_Reader") -> str:
@@ -100,20 +95,33 @@ def _describe(block: ProviderBlock, reader: "_Reader") -> str:
     return "\n".join(f"[{part}]" for part in parts)
 
 
+@dataclass(slots=True)
 class _Reader:
     """Copies the readable parts of JSON, up to a number of characters."""
 
-    def __init__(self, left: int) -> None:
-        self._left = left
-        self.cut = False
+    left: int
+    cut: bool = False
 
     def read(self, value: Any) -> Any:
         """Return the value without opaque and empty parts, cut where the characters end."""
         if isinstance(value, dict):
             return self._read_object(value)
         if isinstance(value, list):
-            return self._read_list(value)
-        return self._read_text(value) if isinstance(value, str) else value
+            items = []
+            for each in value:
+                if not self._take(_FIELD_COST):
+                    break
+                if (read := self.read(each)) not in (None, "", [], {}):
+                    items.append(read)
+            return items
+        if not isinstance(value, str):
+            return value
+        if len(value) > _MAX_WORD and not any(letter.isspace() for letter in value[: 2 * _MAX_WORD]):
+            return ""
+        shown = value[: max(self.left, 0)]
+        self.cut = self.cut or len(shown) < len(value)
+        self.left -= len(shown)
+        return shown
 
     def _read_object(self, value: Mapping[str, Any]) -> dict[str, Any]:
         opaque = _rules().opaque
@@ -127,27 +135,10 @@ class _Reader:
                 found[key] = read
         return found
 
-    def _read_list(self, value: Sequence[Any]) -> list[Any]:
-        found = []
-        for each in value:
-            if not self._take(_FIELD_COST):
-                break
-            if (read := self.read(each)) not in (None, "", [], {}):
-                found.append(read)
-        return found
-
-    def _read_text(self, text: str) -> str:
-        if len(text) > _MAX_WORD and not any(letter.isspace() for letter in text[: 2 * _MAX_WORD]):
-            return ""
-        shown = text[: max(self._left, 0)]
-        self.cut = self.cut or len(shown) < len(text)
-        self._left -= len(shown)
-        return shown
-
     def _take(self, characters: int) -> bool:
-        self._left -= characters
-        self.cut = self.cut or self._left < 0
-        return self._left >= 0
+        self.left -= characters
+        self.cut = self.cut or self.left < 0
+        return self.left >= 0
 
 
 def close_open_calls(turns: Sequence[Turn], rules: PairRules, provider: str, losses: list[Loss]) -> list[Turn]:

@@ -22,7 +22,7 @@ from dragoman.adapter.operations.embeddings import (
     EmbeddingTable,
     NativeEmbeddings,
 )
-from dragoman.adapter.replies.error_context import ErrorContext, Failure
+from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.framing import Frame, NdjsonDecoder
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, UsageReader
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
@@ -201,21 +201,14 @@ class ScriptedAdapter(WireAdapter):
         return tools, replace(read, extra={self.provider: extra} if extra else {})
 
     def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-        return self.failure(native, origin.status, origin.body, origin.headers)
+        error_field = native.get("error")
+        error = error_field if isinstance(error_field, dict) else {}
+        code = error.get("type")
+        failure = origin.failure(message=error.get("message"), code=code)
+        return failure.error(_CODES.get(str(code)) or (None if origin.status else ServerError))
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return _Decoder(self, context)
-
-    def failure(
-        self, native: Mapping[str, Any], status: int | None = None, body: bytes = b"", headers: Mapping[str, str] = {}
-    ) -> ProviderError:
-        """Return the typed error of an error object."""
-        error_field = native.get("error")
-        error = error_field if isinstance(error_field, dict) else {}
-        kind = _CODES.get(str(error.get("type")))
-        message = error.get("message") or body
-        failure = Failure(self.provider, self.model, message, status, error.get("type"), headers=headers)
-        return failure.error(kind or (None if status else ServerError))
 
 
 def _parameters(request: RequestBuilder) -> dict[str, Any]:
@@ -259,7 +252,7 @@ class _Decoder(StreamDecoder):
         event = wirejson.loads_object(frame.data, what="a line")
         message_id, kind = self._reply.message_id, event["type"]
         if kind == "error":
-            raise self._adapter.failure(event)
+            raise self._adapter.decode_error(event, ErrorContext(self.provider, self._adapter.model))
         if (kind == "start") is bool(self._native):
             raise MalformedReplyError("a reply starts once, with its first line")
         match kind:

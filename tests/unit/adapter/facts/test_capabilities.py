@@ -14,7 +14,10 @@ from dragoman.adapter.facts.capabilities import (
     ModelTable,
     ThinkingPolicy,
     ToolIdRule,
+    _changes,
+    set_limit_updates,
 )
+from dragoman.adapter.registry import adapter_class
 
 TABLE = ModelTable(
     {
@@ -57,6 +60,19 @@ def test_facts_of_models_that_clients_make_up_are_not_kept() -> None:
     for number in range(MAX_KNOWN_MODELS):
         table.capabilities(f"made-up-{number}")
     assert table.capabilities("first") is not first
+
+
+def test_updates_of_models_that_clients_make_up_are_not_kept() -> None:
+    """An update that names a family applies to any number of models, and few of them are remembered."""
+    kind = adapter_class("anthropic")
+    set_limit_updates({"anthropic": [{"match": ["made-up-*"], "max_output_tokens": 5}]})
+    try:
+        for number in range(MAX_KNOWN_MODELS + 1):
+            assert kind(f"made-up-{number}").capabilities.max_output_tokens == 5
+        assert _changes.cache_info().currsize == MAX_KNOWN_MODELS
+    finally:
+        set_limit_updates({})
+    assert kind("made-up-0").capabilities.max_output_tokens != 5
 
 
 def test_a_table_lists_the_models_that_it_names() -> None:

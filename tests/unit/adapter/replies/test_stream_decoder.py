@@ -14,10 +14,9 @@ from dragoman.adapter.errors import (
     NetworkError,
     RateLimitError,
     RequestCancelledError,
-    RequestError,
     StreamTruncatedError,
 )
-from dragoman.adapter.replies.error_context import wrap_malformed
+from dragoman.adapter.replies.error_context import malformed_reply, malformed_request
 from dragoman.adapter.replies.stream_decoder import replay
 from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
 from dragoman.canonical.message import MessageStatus
@@ -170,10 +169,7 @@ def test_nothing_is_read_after_the_last_event() -> None:
 
 def test_a_malformed_reply_and_a_malformed_request_differ() -> None:
     """An invalid reply is the provider's fault, an invalid request the caller's."""
-    empty: dict[str, int] = {}
-    pattern = "toy: the reply does not follow the protocol: KeyError: 'a'"
-    with pytest.raises(MalformedReplyError, match=pattern), wrap_malformed("toy"):
-        empty["a"]
-    pattern = "this is not a request in the format of toy: the field 'a' is missing"
-    with pytest.raises(RequestError, match=pattern), wrap_malformed("toy", request=True):
-        empty["a"]
+    missing = KeyError("a")
+    assert str(malformed_reply("toy", missing)) == "toy: the reply does not follow the protocol: KeyError: 'a'"
+    expected = "this is not a request in the format of toy: the field 'a' is missing"
+    assert str(malformed_request("toy", missing)) == expected

@@ -12,7 +12,12 @@ from dragoman.adapter.errors import FrameTooLargeError, RequestTimeoutError
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.replies import framing, stream_decoder
 from dragoman.adapter.replies.framing import Frame, NdjsonDecoder, SseDecoder
-from dragoman.adapter.replies.stream_decoder import decode_stream, decode_stream_async
+from dragoman.adapter.replies.stream_decoder import (
+    decode_batches,
+    decode_batches_async,
+    decode_stream,
+    decode_stream_async,
+)
 from dragoman.canonical.events import ErrorEvent, StreamEvent
 from tests.laws.streams.call_counts import calls_of
 from tests.unit.adapter.toy_adapter import ToyDecoder, lines
@@ -149,7 +154,7 @@ def test_decoding_gives_way_to_the_event_loop(chunks: int) -> None:
                 yield body[start : start + size]
 
         other = asyncio.create_task(count())
-        async for _ in decode_stream_async(pieces(), ToyDecoder(context()), clock=SteppingClock()):
+        async for _ in decode_batches_async(pieces(), ToyDecoder(context()), clock=SteppingClock()):
             pass
         other.cancel()
         return turns
@@ -175,6 +180,6 @@ def test_what_carries_no_event_is_life_for_a_stated_time(piece: bytes) -> None:
         now += seconds
 
     chunks = silent_chunks(piece, advance, 0.3)
-    events = list(decode_stream(chunks, ToyDecoder(context()), idle_timeout=2.0, clock=lambda: now))
-    assert isinstance(error_of(events), RequestTimeoutError)
+    *_, last = decode_batches(chunks, ToyDecoder(context()), idle_timeout=2.0, clock=lambda: now)
+    assert isinstance(error_of([*last]), RequestTimeoutError)
     assert 2.0 < now < 5.0
