@@ -6,16 +6,15 @@ It never overwrites a file silently.
 import gc
 import os
 import re
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, count, islice
 from pathlib import Path
-from types import TracebackType
-from typing import Annotated, Any
+from secrets import token_hex
+from typing import IO, Annotated, Any
 
 import typer
 from pydantic_core import to_json
@@ -97,41 +96,12 @@ def iter_files(source: Path, target: Path) -> Iterator[Path]:
             yield path
 
 
-class LossCounts:
-    """Counts losses by severity, kind and reason: their number has no limit, and the memory for them has."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[tuple[Severity, str, str]] = Counter()
-
-    def add(self, losses: Iterable[Loss]) -> None:
-        for loss in losses:
-            key = loss.severity, str(loss.kind), loss.reason
-            if len(self._counts) >= _MAX_REASONS and key not in self._counts:
-                key = loss.severity, str(loss.kind), _OTHER
-            self._counts[key] += 1
-
-    def print(self, console: Console) -> None:
-        """Print the losses by reason, the most severe first."""
-        if not self._counts:
-            console.print("[green]nothing was lost[/]")
-            return
-        rows = sorted(self._counts.items(), key=lambda row: (row[0][0] is not Severity.WARNING, -row[1], row[0]))
-        table = Table("lost", "", "what", box=None, pad_edge=False)
-        table.columns[1].justify = "right"
-        for (severity, kind, reason), times in rows[:_MAX_SHOWN]:
-            style = "yellow" if severity is Severity.WARNING else "dim"
-            table.add_row(show_line(kind), f"{times:,}", show_line(reason), style=style)
-        console.print(table)
-        if len(rows) > _MAX_SHOWN:
-            rest = sum(times for _, times in rows[_MAX_SHOWN:])
-            console.print(f"[dim]and {rest:,} more, of {len(rows) - _MAX_SHOWN} kinds[/]")
-
-
 @dataclass(slots=True)
 class Report:
     """What a conversion says at its end, and while it runs."""
 
-    losses: LossCounts = field(default_factory=LossCounts)
+    losses: Counter[tuple[Severity, str, str]] = field(default_factory=Counter)
+    """Losses by severity, kind and reason: their number has no limit, and the memory for them has."""
     failures: list[tuple[str, str]] = field(default_factory=list)
     """Files, or lines of them, with the reason: the first ones; ``failed`` counts all."""
     failed: int = 0
@@ -143,6 +113,30 @@ class Report:
         self.failed += 1
         if len(self.failures) < _MAX_FAILURES:
             self.failures.append((place, str(error)))
+
+    def lose(self, losses: Iterable[Loss]) -> None:
+        for loss in losses:
+            key = loss.severity, str(loss.kind), loss.reason
+            if len(self.losses) >= _MAX_REASONS and key not in self.losses:
+                key = loss.severity, str(loss.kind), _OTHER
+            self.losses[key] += 1
+
+    def print(self, out: Console, errors: Console) -> None:
+        """Print the losses by reason, the most severe first, and the failures."""
+        rows = sorted(self.losses.items(), key=lambda row: (row[0][0] is not Severity.WARNING, -row[1], row[0]))
+        table = Table("lost", "", "what", box=None, pad_edge=False)
+        table.columns[1].justify = "right"
+        for (severity, kind, reason), times in rows[:_MAX_SHOWN]:
+            style = "yellow" if severity is Severity.WARNING else "dim"
+            table.add_row(show_line(kind), f"{times:,}", show_line(reason), style=style)
+        out.print(table if rows else "[green]nothing was lost[/]")
+        if len(rows) > _MAX_SHOWN:
+            rest = sum(times for _, times in rows[_MAX_SHOWN:])
+            out.print(f"[dim]and {rest:,} more, of {len(rows) - _MAX_SHOWN} kinds[/]")
+        for place, reason in self.failures:
+            errors.print(f"[red]{show_line(place)}[/]: {show_line(reason)}")
+        if self.failed > len(self.failures):
+            errors.print(f"[red]and {self.failed - len(self.failures):,} more[/]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,14 +175,14 @@ def iter_conversations(
             if line.error is not None:
                 report.fail(f"{source}:{line.number}", line.error)
                 continue
-            report.losses.add(line.losses)
+            report.lose(line.losses)
             if [each.name for each in line.conversations] == ["1"]:
                 yield Conversation(str(line.number), line.conversations[0].messages)
             else:
                 yield from line.conversations
         return
     read = read_conversations(source, source_format, model)
-    report.losses.add(read.losses)
+    report.lose(read.losses)
     report.advance(source.stat().st_size)
     yield from read.conversations
 
@@ -278,99 +272,43 @@ def convert_history(history: Sequence[Message], to: str, model: str | None) -> C
     return Conversion(iter_text(conversion.data), conversion.losses, conversion.labels)
 
 
-def write_file(conversion: Conversion[Iterable[str] | bytes], path: Path, *, overwrite: bool) -> None:
-    """Write the file, as a whole or not at all, after the labels that it has no room for.
+@contextmanager
+def new_file(path: Path, labels: Set[str], *, overwrite: bool, keep_empty: bool = True) -> Iterator[IO[bytes]]:
+    """Open a file that gets its name when it is complete; after an error there is none.
 
-    Raises ConfigurationError if it exists and ``overwrite`` is False.
+    The ``labels`` that it has no room for are read when it is complete, and go into the file beside it; without any,
+    an older one is removed. Raises ConfigurationError if a file exists and ``overwrite`` is False.
     """
-    _prepare_target(path, overwrite=overwrite)
-    _write_labels(path, conversion.labels, overwrite=overwrite)
-    _write_whole(conversion.data, path, overwrite=overwrite)
-
-
-def _prepare_target(path: Path, *, overwrite: bool) -> None:
+    taken = ConfigurationError(f"{path} exists already: choose another name, or pass --overwrite")
     if path.exists() and not overwrite:
-        raise _exists_error(path)
+        raise taken
     path.parent.mkdir(parents=True, exist_ok=True)
-
-
-def _exists_error(path: Path) -> ConfigurationError:
-    return ConfigurationError(f"{path} exists already: choose another name, or pass --overwrite")
-
-
-def _write_labels(path: Path, labels: frozenset[str], *, overwrite: bool) -> None:
-    """Write the labels that a file has no room for into the file beside it; without any, remove an older one."""
-    beside = sidecar_path(path)
-    if labels:
-        _write_whole([write_sidecar(labels).decode()], beside, overwrite=overwrite)
-    elif overwrite:
-        beside.unlink(missing_ok=True)
-
-
-def _write_whole(content: Iterable[str] | bytes, path: Path, *, overwrite: bool) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{token_hex(4)}")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.writelines([content] if isinstance(content, bytes) else (piece.encode() for piece in content))
-        _put_in_place(Path(temporary), path, overwrite=overwrite)
+        with temporary.open("xb") as file:
+            yield file
+            if not file.tell() and not keep_empty:
+                return
+        beside = sidecar_path(path)
+        if labels:
+            with new_file(beside, frozenset(), overwrite=overwrite) as note:
+                note.write(write_sidecar(frozenset(labels)))
+        elif overwrite:
+            beside.unlink(missing_ok=True)
+        if overwrite:
+            temporary.replace(path)
+            return
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            raise taken from None
     finally:
-        Path(temporary).unlink(missing_ok=True)
-
-
-def _put_in_place(temporary: Path, path: Path, *, overwrite: bool) -> None:
-    """Give a complete file its name. Raises ConfigurationError if there is one of that name."""
-    mask = os.umask(0)  # the only way to read it
-    os.umask(mask)
-    temporary.chmod(0o666 & ~mask)
-    if overwrite:
-        temporary.replace(path)
-        return
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        raise _exists_error(path) from None
+        temporary.unlink(missing_ok=True)
 
 
 def is_line_target(target: Path, to: str) -> bool:
     """Whether the target is a file with a conversation in each line."""
     return is_line_file(target) and to not in _LINES_OF_ONE and not target.is_dir()
-
-
-class LineWriter:
-    """Writes conversations to a file. Without an error it is complete; otherwise there is none."""
-
-    def __init__(self, path: Path, to: str, model: str | None, *, overwrite: bool) -> None:
-        _prepare_target(path, overwrite=overwrite)
-        self._path, self._to, self._model, self._overwrite = path, to, model, overwrite
-        handle, self._temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        self._file = os.fdopen(handle, "w", encoding="utf-8", newline="")
-        self._labels: set[str] = set()
-        self.count = 0
-
-    def __enter__(self) -> "LineWriter":
-        return self
-
-    def write(self, history: Sequence[Message]) -> tuple[Loss, ...]:
-        """Write a conversation as one line, and return the losses."""
-        conversion = _write_history(history, self._to, self._model)
-        data = conversion.data
-        is_line = isinstance(data, str) and data.endswith("\n")  # a row of a data set, which is one line already
-        self._file.write(data if is_line else to_json(data).decode() + "\n")
-        self._labels |= conversion.labels
-        self.count += 1
-        return conversion.losses
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
-        temporary = Path(self._temporary)
-        try:
-            if kind is None and self.count:
-                _write_labels(self._path, frozenset(self._labels), overwrite=self._overwrite)
-                _put_in_place(temporary, self._path, overwrite=self._overwrite)
-        finally:
-            temporary.unlink(missing_ok=True)
 
 
 def convert(
@@ -422,11 +360,7 @@ def convert(
         else:
             for name, length, path in _to_files(task, source, destination, named=True):
                 out.print(f"{show_line(name)} → {show_line(str(path))}, {counted(length, 'message')}")
-    report.losses.print(out)
-    for place, reason in report.failures:
-        errors.print(f"[red]{show_line(place)}[/]: {show_line(reason)}")
-    if report.failed > len(report.failures):
-        errors.print(f"[red]and {report.failed - len(report.failures):,} more[/]")
+    report.print(out, errors)
     if report.failed:
         raise typer.Exit(1)
 
@@ -436,32 +370,42 @@ def _to_files(task: _Task, source: Path, target: Path, *, named: bool) -> Iterat
     report = task.report
     for name, history, path in _plan_targets(task, source, target, named=named):
         conversion = convert_history(history, task.to, task.model)
-        write_file(conversion, path, overwrite=task.overwrite and path not in report.written)
-        report.losses.add(conversion.losses)
+        with new_file(path, conversion.labels, overwrite=task.overwrite and path not in report.written) as file:
+            data = conversion.data
+            file.writelines([data] if isinstance(data, bytes) else (piece.encode() for piece in data))
+        report.lose(conversion.losses)
         report.written.add(path)
         yield name, len(history), path
 
 
 def _to_lines(task: _Task, files: list[Path]) -> None:
     """Convert all conversations of the files to the lines of one file."""
-    report, failed_files = task.report, 0
-    with LineWriter(task.target, task.to, task.model, overwrite=task.overwrite) as writer:
+    report, failed_files, written = task.report, 0, 0
+    labels: set[str] = set()
+    with new_file(task.target, labels, overwrite=task.overwrite, keep_empty=False) as file:
         for path in files:
             try:
                 for conversation in filter(task.selects, iter_conversations(path, task.of, task.model, report)):
                     try:
-                        report.losses.add(writer.write(conversation.messages))
+                        conversion = _write_history(conversation.messages, task.to, task.model)
                     except DragomanError as error:  # such as a block marked critical, which the format cannot hold
                         report.fail(f"{path}: {conversation.name}", error)
+                        continue
+                    data = conversion.data
+                    is_line = isinstance(data, str) and data.endswith("\n")  # a row of a data set is one already
+                    file.write(data.encode() if is_line else to_json(data) + b"\n")
+                    labels.update(conversion.labels)
+                    report.lose(conversion.losses)
+                    written += 1
             except (DragomanError, OSError) as error:
                 if not task.source.is_dir():
                     raise
                 failed_files += 1
                 report.fail(str(path), error)
-        if not writer.count and not report.failed:
+        if not written and not report.failed:
             raise task.missing(files[0])
     failed = f", {report.failed - failed_files:,} lines and {failed_files:,} files failed" if report.failed else ""
-    console().print(f"{writer.count:,} conversations → {show_line(str(task.target))}{failed}")
+    console().print(f"{written:,} conversations → {show_line(str(task.target))}{failed}")
 
 
 def _to_directory(task: _Task, files: list[Path]) -> None:
