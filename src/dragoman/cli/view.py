@@ -17,7 +17,7 @@ from dragoman.canonical.message import Message
 from dragoman.cli.convert import read_conversations
 from dragoman.cli.io.console import console, counted, show_line
 from dragoman.cli.io.conversations import store_url
-from dragoman.formats import Conversation, detect, from_cassette
+from dragoman.formats import detect, from_cassette
 from dragoman.formats.document import read_document
 from dragoman.session import snapshot
 from dragoman.sqlite_files import is_sqlite_file, table_names
@@ -126,20 +126,18 @@ def _from_file(path: Path, source_format: str | None, only: str | None, model: s
         conversations = from_cassette(to_vcr(read_recording(path).exchanges, _origin))
     else:
         conversations = read_conversations(path, source_format, model).conversations
-    chosen = _choose(conversations, only, path)
-    return LoadedConversation(path.stem if len(conversations) == 1 else f"{path.stem} {chosen.name}", chosen.messages)
-
-
-def _choose(found: Sequence[Conversation], only: str | None, path: Path) -> Conversation:
-    matching = [each for each in found if only is None or each.name == only]
-    if len(matching) == 1:
-        return matching[0]
-    names = [each.name for each in found]
+    names = [each.name for each in conversations]
+    matching = [each for each in conversations if only is None or each.name == only]
     if only is not None and not matching:
         raise ConfigurationError(f"{path} holds no conversation {only!r:.80}: there are {_join_names(names)}")
-    if not found:
+    if not names:
         raise ConfigurationError(f"{path} holds no conversation")
-    raise ConfigurationError(f"{path} holds {len(found)} conversations: choose one with --only: {_join_names(names)}")
+    if len(matching) > 1:
+        raise ConfigurationError(
+            f"{path} holds {len(names)} conversations: choose one with --only: {_join_names(names)}"
+        )
+    (chosen,) = matching
+    return LoadedConversation(path.stem if len(names) == 1 else f"{path.stem} {chosen.name}", chosen.messages)
 
 
 def _from_store(url: str | None, session_id: str | None) -> LoadedConversation:

@@ -151,18 +151,15 @@ class MarkdownBlocks:
             if not (line[0].isspace() or (_is_list(line) and _is_list(self._lines[0]))):
                 block, self._lines = "\n".join(self._lines), []
             self._ends = False
-        if self._lines or line.strip():
+        text = line.strip()
+        if self._lines or text:
             self._lines.append(line)
-        self._track_fence(line.strip())
-        return block
-
-    def _track_fence(self, line: str) -> None:
         if self._fence:
-            if line.startswith(self._fence) and not line.strip(self._fence[0]):
+            if text.startswith(self._fence) and not text.strip(self._fence[0]):
                 self._fence = ""
-        elif line.startswith(_FENCES):
-            mark = line[0]
-            self._fence = mark * (len(line) - len(line.lstrip(mark)))
+        elif text.startswith(_FENCES):
+            self._fence = text[0] * (len(text) - len(text.lstrip(text[0])))
+        return block
 
 
 def _is_list(line: str) -> bool:
