@@ -75,12 +75,6 @@ def readable_formats() -> list[str]:
     return [name for name, known in FORMATS.items() if known.read or known.read_many or known.read_all]
 
 
-def check_writable(to: str) -> None:
-    """Raise ConfigurationError if the format is unknown or read-only."""
-    if get_format(to).write is None and to not in _OWN_FORMATS:
-        raise ConfigurationError(f"{to} can be read but not written: there are {', '.join(writable_formats())}")
-
-
 def iter_files(source: Path, target: Path) -> Iterator[Path]:
     """Yield the files of a directory, in order, without hidden files and those of a target inside it."""
     target_folder = target.resolve()
@@ -160,16 +154,14 @@ class _Task:
         return ConfigurationError(f"{source} holds no conversation" + (f" {self.only!r:.80}" if self.only else ""))
 
 
-def iter_conversations(
-    source: Path, source_format: str | None, model: str | None, report: Report
-) -> Iterator[Conversation]:
+def _iter_conversations(task: _Task, source: Path) -> Iterator[Conversation]:
     """Yield the conversations of a file. One in a line is read when it is its turn; a line that cannot be read is a
     failure of the report. Raises FormatError, with a path, and ConfigurationError.
     """
-    known = get_format(source_format) if source_format is not None else None
-    if (known is None or known.read_many is None) and holds_conversations(source):
+    report = task.report
+    if (task.of is None or get_format(task.of).read_many is None) and holds_conversations(source):
         position = 0
-        for line in read_lines(source, source_format, model=model):
+        for line in read_lines(source, task.of, model=task.model):
             report.advance(line.position - position)
             position = line.position
             if line.error is not None:
@@ -181,7 +173,7 @@ def iter_conversations(
             else:
                 yield from line.conversations
         return
-    read = read_conversations(source, source_format, model)
+    read = read_conversations(source, task.of, task.model)
     report.lose(read.losses)
     report.advance(source.stat().st_size)
     yield from read.conversations
@@ -194,7 +186,7 @@ def _plan_targets(task: _Task, source: Path, target: Path, *, named: bool) -> It
     ConfigurationError.
     """
     failed = task.report.failed
-    found = filter(task.selects, iter_conversations(source, task.of, task.model, task.report))
+    found = filter(task.selects, _iter_conversations(task, source))
     first = list(islice(found, 2))
     if not first:
         if task.report.failed > failed:
@@ -214,11 +206,16 @@ def _plan_targets(task: _Task, source: Path, target: Path, *, named: bool) -> It
         )
     taken: set[str] = set()
     for conversation in chain(first, found):
-        safe = _UNSAFE_CHARACTERS.sub("_", conversation.name).strip("._")[:_MAX_NAME] or "conversation"
+        safe = file_name(conversation.name)[:_MAX_NAME]
         candidates = chain([safe], (f"{safe}-{number}" for number in count(2)))
         name = next(each for each in candidates if each not in taken)
         taken.add(name)
         yield conversation.name, conversation.messages, target / f"{name}{suffix}"
+
+
+def file_name(title: str) -> str:
+    """Return the title of a conversation as a name that every file system takes."""
+    return _UNSAFE_CHARACTERS.sub("_", title).strip("._") or "conversation"
 
 
 def read_conversations(source: Path, source_format: str | None, model: str | None) -> ReadResult:
@@ -306,11 +303,6 @@ def new_file(path: Path, labels: Set[str], *, overwrite: bool, keep_empty: bool 
         temporary.unlink(missing_ok=True)
 
 
-def is_line_target(target: Path, to: str) -> bool:
-    """Whether the target is a file with a conversation in each line."""
-    return is_line_file(target) and to not in _LINES_OF_ONE and not target.is_dir()
-
-
 def convert(
     source: Annotated[Path, typer.Argument(help="A file, or a directory of them.")],
     to: Annotated[
@@ -336,7 +328,8 @@ def convert(
     In a directory every file is tried. A target with the suffix .jsonl gets one conversation a line, from all files.
     Files and lines that cannot be converted are named, and the exit code is then 1.
     """
-    check_writable(to)
+    if get_format(to).write is None and to not in _OWN_FORMATS:
+        raise ConfigurationError(f"{to} can be read but not written: there are {', '.join(writable_formats())}")
     if (target is None) == (output is None):
         raise ConfigurationError("name one target: as the second argument, or with --output")
     destination = target if target is not None else output
@@ -353,7 +346,7 @@ def convert(
     out, errors = console(), console(stderr=True)
     with pause_collector(), Progress(*columns, console=errors, transient=True, disable=size < _SMALL) as progress:
         report.advance = partial(progress.advance, progress.add_task("converting", total=size))
-        if is_line_target(destination, to):
+        if is_line_file(destination) and to not in _LINES_OF_ONE and not destination.is_dir():
             _to_lines(task, files)
         elif source.is_dir():
             _to_directory(task, files)
@@ -385,7 +378,7 @@ def _to_lines(task: _Task, files: list[Path]) -> None:
     with new_file(task.target, labels, overwrite=task.overwrite, keep_empty=False) as file:
         for path in files:
             try:
-                for conversation in filter(task.selects, iter_conversations(path, task.of, task.model, report)):
+                for conversation in filter(task.selects, _iter_conversations(task, path)):
                     try:
                         conversion = _write_history(conversation.messages, task.to, task.model)
                     except DragomanError as error:  # such as a block marked critical, which the format cannot hold

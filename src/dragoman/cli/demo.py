@@ -173,7 +173,5 @@ def _swap(out: Console, session: Session, model: str) -> None:
 def _part(out: Console, session: Session, where: str, prompt: str) -> None:
     out.rule(f"[bold]{show_line(str(session.model))}[/] · {where}", align="left", style="dim")
     out.print(f"[bold blue]you[/] {show_line(prompt)}")
-    printer = EventPrinter(out, indent="  ")
-    for event in session.stream(prompt, max_output_tokens=128):
-        printer.show(event)
+    EventPrinter(out, indent="  ").show_stream(session.stream(prompt, max_output_tokens=128))
     out.print()

@@ -316,7 +316,13 @@ def _try_edit(subject: StreamSubject, plan: Plan, events_by_frame: list[list[Str
         return Trial(str(plan), tuple(faults))
     if last == due:
         return Trial(str(plan), tuple(faults), "the same message")
-    faults += _metadata_faults(last.message, due.message)
+    # A lost or moved event may make these fields unknown, but must not change them. On some wires silence means an
+    # ordinary stop.
+    reason, usage, whole = last.message.stop_reason, last.message.usage, due.message.usage
+    if reason not in (None, due.message.stop_reason, StopReason.TOOL_USE, StopReason.END_TURN):
+        faults.append(f"the reason to stop became {reason}")
+    if usage is not None and whole is not None and usage.total_tokens != whole.total_tokens:
+        faults.append(f"the usage became {usage.total_tokens} tokens, from {whole.total_tokens}")
     result = message_content(last.message)
     remaining: list[StreamEvent] = []
     for event in chain.from_iterable(events_by_frame):
@@ -327,16 +333,6 @@ def _try_edit(subject: StreamSubject, plan: Plan, events_by_frame: list[list[Str
     if not any(matches_expected(result, each) for each in allowed):
         faults.append(f"says {result}, which the remaining events do not")
     return Trial(str(plan), tuple(faults), "what its events say")
-
-
-def _metadata_faults(result: Message, due: Message) -> Iterator[str]:
-    """A lost or moved event may make these fields unknown, but must not change them. On some wires silence means an
-    ordinary stop.
-    """
-    if result.stop_reason not in (None, due.stop_reason, StopReason.TOOL_USE, StopReason.END_TURN):
-        yield f"the reason to stop became {result.stop_reason}"
-    if result.usage is not None and due.usage is not None and result.usage.total_tokens != due.usage.total_tokens:
-        yield f"the usage became {result.usage.total_tokens} tokens, from {due.usage.total_tokens}"
 
 
 def error_events(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:

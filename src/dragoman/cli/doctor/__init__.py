@@ -3,7 +3,6 @@
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +12,7 @@ import typer
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.replies.drift import drift_of
 from dragoman.cli.doctor import local_checks, network_checks
-from dragoman.cli.doctor.local_checks import Finding, Findings, State, note, ok, print_finding, problem, show_address
+from dragoman.cli.doctor.local_checks import Findings, State, note, ok, print_finding, problem, show_address
 from dragoman.cli.io.console import console, show_line
 from dragoman.configuration.file import (
     ConfigurationFile,
@@ -64,25 +63,28 @@ def doctor(
             problems += 1
 
     file: ConfigurationFile | None = None
-    wrong: list[Finding] = []
+    configuration = ok("configuration", "there is no dragoman.toml: the commands use their defaults")
     settings: dict[str, Any] = {}
     if (place := find_configuration()) is not None:
+        advice = f"correct {place[0]}"
         try:
             file = read_configuration(*place)
+            advice = f"dragoman config check {file.path}"
+            settings = dict(build_settings(file, trusted=is_trusted(file)))
+            configuration = ok("configuration", str(file.path))
         except DragomanError as error:
-            wrong = [problem("configuration", str(error), f"correct {place[0]}")]
-        else:
-            with suppress(DragomanError):  # its mistakes are reported with the file
-                settings = dict(build_settings(file, trusted=is_trusted(file)))
+            configuration = problem("configuration", str(error), advice)
     store: str | None = settings.get("store")
     keeps_log = file is None or bool(file.tables.get("log", True))
-    if drift:
-        report(iter, wrong) if wrong else report(_count_drift, store)
+    if drift and place is not None and file is None:
+        report(iter, [configuration])
+    elif drift:
+        report(_count_drift, store)
     else:
         report(local_checks.check_python)
         report(local_checks.check_extras)
         report(local_checks.check_terminal)
-        report(iter, wrong) if wrong else report(local_checks.check_configuration, file)
+        report(iter, [configuration])
         report(local_checks.check_keys)
         sources = network_checks.find_sources(settings.get("providers", {}))
         report(network_checks.check_sources, sources)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from itertools import dropwhile
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 from rich.console import Console
 from rich.live import Live
@@ -22,8 +22,10 @@ from dragoman.canonical.events import MessageComplete, OutputRetry, TextDelta, T
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.cli.io.console import show_line, write_foreign
+from dragoman.session import Reply
 from dragoman.session.effects import SessionEvent, ToolAnswered
 from dragoman.session.preview import Preview
+from dragoman.session.stream import ReplyStream
 
 _FENCES = ("```", "~~~")
 _LIST_MARKS = ("- ", "* ", "+ ")
@@ -174,14 +176,27 @@ class EventPrinter:
     """Prints a stream as it arrives. Thinking is dim, calls and results are on lines of their own, and so are the
     tokens and the cost of each reply."""
 
-    def __init__(self, out: Console, writer: AnswerWriter | None = None, *, indent: str = "") -> None:
+    def __init__(
+        self, out: Console, writer: AnswerWriter | None = None, *, indent: str = "", thinking: bool = True
+    ) -> None:
         """``writer`` writes the text of the answer; by default it is printed as it is. ``indent`` begins the line of
-        the tokens."""
+        the tokens. ``thinking``: whether it is shown."""
         self._out = out
+        self._thinking = thinking
         self._indent = indent
         self._writer = writer
         self._at_line_start = True
         self._names: dict[str, str] = {}
+
+    def show_stream(self, stream: ReplyStream[Any]) -> Reply[Any]:
+        """Print a whole stream. An error after it begins on a line of its own, and a terminal gets its cursor back."""
+        try:
+            with stream:
+                for event in stream:
+                    self.show(event)
+        finally:
+            self.end()
+        return stream.reply
 
     def show(self, event: SessionEvent) -> None:
         match event:
@@ -191,7 +206,7 @@ class EventPrinter:
                 else:
                     self._end_line()
                     self._writer.write(event.text)
-            case ThinkingDelta() if event.text:
+            case ThinkingDelta() if event.text and self._thinking:
                 self._write(event.text, style="dim italic")
             case ToolUseStart():
                 self._names[event.tool_use_id] = event.tool_name

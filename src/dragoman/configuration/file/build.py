@@ -66,8 +66,8 @@ def build_provider(provider: str, table: ProviderTable, folder: Path) -> dict[st
         from dragoman.credentials.functions import from_command, from_file, from_variable  # few files name a source
 
         (name,) = sources
-        read = {"api_key_variable": from_variable, "api_key_file": from_file, "api_key_command": from_command}[name]
-        settings["credentials"] = partial(read, paths.get(name, given[name]))
+        readers: tuple[Callable[..., Any], ...] = (from_variable, from_file, from_command)
+        settings["credentials"] = partial(readers[_KEY_SOURCES.index(name)], paths.get(name, given[name]))
     for name, work in (("headers", _read_headers), ("client_certificate", _read_certificates)):
         try:
             settings.update(work(table, paths))
