@@ -7,12 +7,11 @@ from decimal import Decimal
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import DragomanError
-from dragoman.adapter.replies.stream_decoder import decode_stream
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
-from dragoman.testing.conformance.subject import Subject, fit_to_wire, parse_body
+from dragoman.testing.conformance.subject import Subject, fit_to_wire, last_event, parse_body
 from dragoman.testing.sample_reply import PLAIN
 from dragoman.testing.stream_laws import Trial
 
@@ -100,7 +99,7 @@ def broken_replies(subject: Subject) -> Iterator[Trial]:
     for wire in subject.require_wires():
         body = wire.stream(fit_to_wire(PLAIN, wire))
         for at in range(0, wire.ends_at(body), max(1, len(body) // 20)):
-            last = list(decode_stream([body[:at]], subject.adapter.decoder(subject.context(prices=_FakePrices()))))[-1]
+            last = last_event(subject, [body[:at]], prices=_FakePrices())
             partial = last.partial if isinstance(last, ErrorEvent) else None
             usage = None if partial is None else partial.usage
             exact = usage is not None and usage.cost_status is CostStatus.PRICED

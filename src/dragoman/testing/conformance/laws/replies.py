@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterator
 
 from dragoman.adapter.errors import DragomanError, FrameTooLargeError, MalformedReplyError
-from dragoman.adapter.replies.stream_decoder import decode_stream
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.blocks import ProviderBlock
 from dragoman.canonical.events import ErrorEvent, MessageComplete
@@ -15,6 +14,7 @@ from dragoman.testing.conformance.subject import (
     Subject,
     collect_texts,
     fit_to_wire,
+    last_event,
     losses_of_message,
     parse_body,
 )
@@ -86,8 +86,7 @@ def caps(subject: Subject) -> Iterator[Trial]:
         largest = max(map(len, split_events(body)))
         for name, caps in (("frame_cap", largest // 4), ("body_cap", len(body) // 2)):
             for size in (1, math.ceil(len(body) / 3), len(body)):
-                context = subject.context(**{name: caps})
-                last = list(decode_stream(Rechunk((size,)).apply(body), subject.adapter.decoder(context)))[-1]
+                last = last_event(subject, Rechunk((size,)).apply(body), **{name: caps})
                 typed = isinstance(last, ErrorEvent) and isinstance(last.error, FrameTooLargeError)
                 yield Trial(f"{name} in chunks of {size}", () if typed else (f"the last event is {last}",))
 
@@ -103,11 +102,9 @@ def broken_characters(subject: Subject) -> Iterator[Trial]:
             yield Trial(f"{name}, whole", tuple(_whole_faults(subject, corrupted)))
         if b"\0" in stream:  # binary messages have checksums, which the mutations try
             continue
-        events = list(
-            decode_stream([stream.replace("😀".encode(), b"\xf0\x9f")], subject.adapter.decoder(subject.context()))
-        )
-        typed = isinstance(events[-1], ErrorEvent) and isinstance(events[-1].error, MalformedReplyError)
-        yield Trial("no UTF-8, streamed", () if typed else (f"the last event is {events[-1]}",))
+        last = last_event(subject, [stream.replace("😀".encode(), b"\xf0\x9f")])
+        typed = isinstance(last, ErrorEvent) and isinstance(last.error, MalformedReplyError)
+        yield Trial("no UTF-8, streamed", () if typed else (f"the last event is {last}",))
 
 
 def _whole_faults(subject: Subject, body: bytes, due: type[DragomanError] = MalformedReplyError) -> Iterator[str]:
@@ -141,7 +138,7 @@ def keeps_what_is_unknown(subject: Subject) -> Iterator[Trial]:
 
 def _streamed_content(subject: Subject, body: bytes) -> object:
     """Return what a stream says, or its last event if that is an error."""
-    last = list(decode_stream([body], subject.adapter.decoder(subject.context())))[-1]
+    last = last_event(subject, [body])
     return message_content(last.message) if isinstance(last, MessageComplete) else last
 
 
