@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dragoman.cli.convert import _Task, _to_lines
+from dragoman.cli.convert import _Run, _to_lines
 
 FORMATS = ("hf", "cmf", "umf", "openai-chat", "anthropic")
 _ROW = {
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> None:
         for name in FORMATS:
             start = time.process_time()
             with contextlib.redirect_stdout(None):
-                _to_lines(_Task(source, Path(folder, f"{name}.jsonl"), None, name, None, None, False), [source])
+                _to_lines(_Run(source, Path(folder, f"{name}.jsonl"), None, name, None, None, False), [source])
             seconds = time.process_time() - start
             print(f"| {name} | {count / seconds:,.0f} | {seconds / count * 1e6 / 60:.1f} |")
     print(f"peak: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MiB")

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, count, islice
 from pathlib import Path
@@ -91,9 +91,16 @@ def iter_files(source: Path, target: Path) -> Iterator[Path]:
 
 
 @dataclass(slots=True)
-class Report:
-    """What a conversion says at its end, and while it runs."""
+class _Run:
+    """What to convert into what, as the options of the command say, and what has come of it."""
 
+    source: Path
+    target: Path
+    of: str | None
+    to: str
+    model: str | None
+    only: str | None
+    overwrite: bool
     losses: Counter[tuple[Severity, str, str]] = field(default_factory=Counter)
     """Losses by severity, kind and reason: their number has no limit, and the memory for them has."""
     failures: list[tuple[str, str]] = field(default_factory=list)
@@ -102,6 +109,13 @@ class Report:
     written: set[Path] = field(default_factory=set)
     advance: Callable[[int], object] = lambda _: None
     """Is called with the number of bytes that were read."""
+
+    def selects(self, conversation: Conversation) -> bool:
+        return self.only is None or conversation.name == self.only
+
+    def missing(self, source: Path) -> ConfigurationError:
+        """Return the error of a source in which there is nothing to convert."""
+        return ConfigurationError(f"{source} holds no conversation" + (f" {self.only!r:.80}" if self.only else ""))
 
     def fail(self, place: str, error: Exception) -> None:
         self.failed += 1
@@ -133,66 +147,44 @@ class Report:
             errors.print(f"[red]and {self.failed - len(self.failures):,} more[/]")
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """What to convert into what, as the options of the command say."""
-
-    source: Path
-    target: Path
-    of: str | None
-    to: str
-    model: str | None
-    only: str | None
-    overwrite: bool
-    report: Report = field(default_factory=Report)
-
-    def selects(self, conversation: Conversation) -> bool:
-        return self.only is None or conversation.name == self.only
-
-    def missing(self, source: Path) -> ConfigurationError:
-        """Return the error of a source in which there is nothing to convert."""
-        return ConfigurationError(f"{source} holds no conversation" + (f" {self.only!r:.80}" if self.only else ""))
-
-
-def _iter_conversations(task: _Task, source: Path) -> Iterator[Conversation]:
+def _iter_conversations(run: _Run, source: Path) -> Iterator[Conversation]:
     """Yield the conversations of a file. One in a line is read when it is its turn; a line that cannot be read is a
-    failure of the report. Raises FormatError, with a path, and ConfigurationError.
+    failure of the run. Raises FormatError, with a path, and ConfigurationError.
     """
-    report = task.report
-    if (task.of is None or get_format(task.of).read_many is None) and holds_conversations(source):
+    if (run.of is None or get_format(run.of).read_many is None) and holds_conversations(source):
         position = 0
-        for line in read_lines(source, task.of, model=task.model):
-            report.advance(line.position - position)
+        for line in read_lines(source, run.of, model=run.model):
+            run.advance(line.position - position)
             position = line.position
             if line.error is not None:
-                report.fail(f"{source}:{line.number}", line.error)
+                run.fail(f"{source}:{line.number}", line.error)
                 continue
-            report.lose(line.losses)
+            run.lose(line.losses)
             if [each.name for each in line.conversations] == ["1"]:
                 yield Conversation(str(line.number), line.conversations[0].messages)
             else:
                 yield from line.conversations
         return
-    read = read_conversations(source, task.of, task.model)
-    report.lose(read.losses)
-    report.advance(source.stat().st_size)
+    read = read_conversations(source, run.of, run.model)
+    run.lose(read.losses)
+    run.advance(source.stat().st_size)
     yield from read.conversations
 
 
-def _plan_targets(task: _Task, source: Path, target: Path, *, named: bool) -> Iterator[tuple[str, list[Message], Path]]:
+def _plan_targets(run: _Run, source: Path, target: Path, *, named: bool) -> Iterator[tuple[str, list[Message], Path]]:
     """Yield each conversation of a file, with its target file.
 
     ``named``: the target is a file name; otherwise the format's suffix is added. Raises FormatError, with a path, and
     ConfigurationError.
     """
-    failed = task.report.failed
-    found = filter(task.selects, _iter_conversations(task, source))
+    failed = run.failed
+    found = filter(run.selects, _iter_conversations(run, source))
     first = list(islice(found, 2))
     if not first:
-        if task.report.failed > failed:
+        if run.failed > failed:
             return
-        raise task.missing(source)
-    suffix = get_format(task.to).suffix
+        raise run.missing(source)
+    suffix = get_format(run.to).suffix
     if len(first) == 1:
         (conversation,) = first
         if named and target.is_dir():
@@ -339,82 +331,80 @@ def convert(
     files = list(iter_files(source, destination)) if source.is_dir() else [source]
     if not files:
         raise ConfigurationError(f"the folder {str(source)!r} has no file that can be converted")
-    task = _Task(source, destination, of, to, model, only, overwrite)
-    report = task.report
+    run = _Run(source, destination, of, to, model, only, overwrite)
     size = sum(path.stat().st_size for path in files)
     columns = (TextColumn("converting"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     out, errors = console(), console(stderr=True)
     with pause_collector(), Progress(*columns, console=errors, transient=True, disable=size < _SMALL) as progress:
-        report.advance = partial(progress.advance, progress.add_task("converting", total=size))
+        run.advance = partial(progress.advance, progress.add_task("converting", total=size))
         if is_line_file(destination) and to not in _LINES_OF_ONE and not destination.is_dir():
-            _to_lines(task, files)
+            _to_lines(run, files)
         elif source.is_dir():
-            _to_directory(task, files)
+            _to_directory(run, files)
         else:
-            for name, length, path in _to_files(task, source, destination, named=True):
+            for name, length, path in _to_files(run, source, destination, named=True):
                 out.print(f"{show_line(name)} → {show_line(str(path))}, {counted(length, 'message')}")
-    report.print(out, errors)
-    if report.failed:
+    run.print(out, errors)
+    if run.failed:
         raise typer.Exit(1)
 
 
-def _to_files(task: _Task, source: Path, target: Path, *, named: bool) -> Iterator[tuple[str, int, Path]]:
+def _to_files(run: _Run, source: Path, target: Path, *, named: bool) -> Iterator[tuple[str, int, Path]]:
     """Convert one file to a file, or to a directory of them. Yield each conversation's name, length and file."""
-    report = task.report
-    for name, history, path in _plan_targets(task, source, target, named=named):
-        conversion = convert_history(history, task.to, task.model)
-        with new_file(path, conversion.labels, overwrite=task.overwrite and path not in report.written) as file:
+    for name, history, path in _plan_targets(run, source, target, named=named):
+        conversion = convert_history(history, run.to, run.model)
+        with new_file(path, conversion.labels, overwrite=run.overwrite and path not in run.written) as file:
             data = conversion.data
             file.writelines([data] if isinstance(data, bytes) else (piece.encode() for piece in data))
-        report.lose(conversion.losses)
-        report.written.add(path)
+        run.lose(conversion.losses)
+        run.written.add(path)
         yield name, len(history), path
 
 
-def _to_lines(task: _Task, files: list[Path]) -> None:
+def _to_lines(run: _Run, files: list[Path]) -> None:
     """Convert all conversations of the files to the lines of one file."""
-    report, failed_files, written = task.report, 0, 0
+    failed_files = written = 0
     labels: set[str] = set()
-    with new_file(task.target, labels, overwrite=task.overwrite, keep_empty=False) as file:
+    with new_file(run.target, labels, overwrite=run.overwrite, keep_empty=False) as file:
         for path in files:
             try:
-                for conversation in filter(task.selects, _iter_conversations(task, path)):
+                for conversation in filter(run.selects, _iter_conversations(run, path)):
                     try:
-                        conversion = _write_history(conversation.messages, task.to, task.model)
+                        conversion = _write_history(conversation.messages, run.to, run.model)
                     except DragomanError as error:  # such as a block marked critical, which the format cannot hold
-                        report.fail(f"{path}: {conversation.name}", error)
+                        run.fail(f"{path}: {conversation.name}", error)
                         continue
                     data = conversion.data
                     is_line = isinstance(data, str) and data.endswith("\n")  # a row of a data set is one already
                     file.write(data.encode() if is_line else to_json(data) + b"\n")
                     labels.update(conversion.labels)
-                    report.lose(conversion.losses)
+                    run.lose(conversion.losses)
                     written += 1
             except (DragomanError, OSError) as error:
-                if not task.source.is_dir():
+                if not run.source.is_dir():
                     raise
                 failed_files += 1
-                report.fail(str(path), error)
-        if not written and not report.failed:
-            raise task.missing(files[0])
-    failed = f", {report.failed - failed_files:,} lines and {failed_files:,} files failed" if report.failed else ""
-    console().print(f"{written:,} conversations → {show_line(str(task.target))}{failed}")
+                run.fail(str(path), error)
+        if not written and not run.failed:
+            raise run.missing(files[0])
+    failed = f", {run.failed - failed_files:,} lines and {failed_files:,} files failed" if run.failed else ""
+    console().print(f"{written:,} conversations → {show_line(str(run.target))}{failed}")
 
 
-def _to_directory(task: _Task, files: list[Path]) -> None:
+def _to_directory(run: _Run, files: list[Path]) -> None:
     """Convert every file below the source to the same path below the target."""
-    every = replace(task, only=None)  # the names of conversations are those of one file
+    run.only = None  # the names of conversations are those of one file
     failed_files = 0
     for path in files:
         try:
-            base = (task.target / path.relative_to(task.source)).with_suffix("")
-            for _ in _to_files(every, path, base, named=False):
+            base = (run.target / path.relative_to(run.source)).with_suffix("")
+            for _ in _to_files(run, path, base, named=False):
                 pass
         except (DragomanError, OSError) as error:
             failed_files += 1
-            task.report.fail(str(path), error)
+            run.fail(str(path), error)
     console().print(
-        f"{len(task.report.written):,} conversations of {len(files) - failed_files:,} files converted, "
+        f"{len(run.written):,} conversations of {len(files) - failed_files:,} files converted, "
         f"{failed_files:,} files failed"
     )
 

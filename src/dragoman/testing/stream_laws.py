@@ -25,7 +25,7 @@ from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
 from dragoman.canonical.ids import format_ulid
-from dragoman.canonical.message import Message, StopReason
+from dragoman.canonical.message import StopReason
 from dragoman.testing.event_bytes import detect_framing, split_events
 from dragoman.testing.faults.plan import (
     Bom,
@@ -259,22 +259,19 @@ def twins(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
     """The same reply unstreamed is the same message: content, reason to stop, model, usage and cost."""
     if subject.whole is None:
         return
-    streamed = subject.events[-1]
-    assert isinstance(streamed, MessageComplete)
-    context = subject.context()
+    last = subject.events[-1]
+    assert isinstance(last, MessageComplete)
+    streamed = last.message
     try:
-        reply = subject.adapter.from_wire_response(WireResponse(200, subject.whole), context)
+        reply = subject.adapter.from_wire_response(WireResponse(200, subject.whole), subject.context())
     except DragomanError as error:
         yield Trial("unstreamed", (f"the whole reply is refused: {error}",))
         return
-    yield Trial("unstreamed", tuple(_twin_faults(streamed.message, reply)))
-
-
-def _twin_faults(streamed: Message, reply: Message) -> Iterator[str]:
-    if message_content(streamed) != message_content(reply):
-        yield f"streamed {message_content(streamed)}, unstreamed {message_content(reply)}"
+    faults: list[str] = []
+    if (one := message_content(streamed)) != (other := message_content(reply)):
+        faults.append(f"streamed {one}, unstreamed {other}")
     if [type(block) for block in streamed.content] != [type(block) for block in reply.content]:
-        yield "other blocks"
+        faults.append("other blocks")
     pairs: list[tuple[str, Any, Any]] = [
         (name, getattr(streamed.metadata, name), getattr(reply.metadata, name))
         for name in ("model", "stop_reason", "status")
@@ -285,7 +282,8 @@ def _twin_faults(streamed: Message, reply: Message) -> Iterator[str]:
         pairs += [(f"usage.{name}", getattr(ours, name), getattr(theirs, name)) for name in names]
     else:
         pairs.append(("usage", ours, theirs))
-    yield from (f"{name}: streamed {ours}, unstreamed {theirs}" for name, ours, theirs in pairs if ours != theirs)
+    faults += [f"{name}: streamed {ours}, unstreamed {theirs}" for name, ours, theirs in pairs if ours != theirs]
+    yield Trial("unstreamed", tuple(faults))
 
 
 def edits(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:

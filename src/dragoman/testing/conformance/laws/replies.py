@@ -21,23 +21,9 @@ from dragoman.testing.conformance.subject import (
 from dragoman.testing.conformance.wire import UNKNOWN, Wire
 from dragoman.testing.event_bytes import split_events
 from dragoman.testing.faults.plan import Rechunk
-from dragoman.testing.sample_reply import SHORT, SampleReply
+from dragoman.testing.sample_reply import SHORT
 from dragoman.testing.stream_checks import message_content
 from dragoman.testing.stream_laws import StreamLaw, StreamSubject, Trial
-
-
-def to_stream_subject(subject: Subject, wire: Wire, sample: SampleReply) -> StreamSubject:
-    """Return a reply as a subject of the stream laws."""
-    body = wire.stream(sample)
-    return StreamSubject(
-        subject.adapter,
-        body,
-        subject.model,
-        ends_at=wire.ends_at(body),
-        errors=wire.errors,
-        keep_alive=wire.keep_alive,
-        whole=wire.whole(sample),
-    )
 
 
 def _over_wires(law: StreamLaw) -> Callable[[Subject], Iterator[Trial]]:
@@ -45,7 +31,17 @@ def _over_wires(law: StreamLaw) -> Callable[[Subject], Iterator[Trial]]:
 
     def check(subject: Subject) -> Iterator[Trial]:
         for wire in subject.require_wires():
-            stream = to_stream_subject(subject, wire, fit_to_wire(subject.effort.mutated, wire))
+            sample = fit_to_wire(subject.effort.mutated, wire)
+            body = wire.stream(sample)
+            stream = StreamSubject(
+                subject.adapter,
+                body,
+                subject.model,
+                ends_at=wire.ends_at(body),
+                errors=wire.errors,
+                keep_alive=wire.keep_alive,
+                whole=wire.whole(sample),
+            )
             if isinstance(stream.events[-1], MessageComplete):
                 yield from law(stream, subject.effort.streams)
             else:
