@@ -229,10 +229,10 @@ class _Chat:
     def _read_lines(self) -> None:
         """Answer the lines up to ``!end`` as one text."""
         if self._typed is None:
-            text = _read_until(_END, read_line)
+            text = _read_to_end(read_line)
         else:
             self._out.print(f"[dim]{_END} ends the message[/]")
-            text = self._typed.read_until(_END)
+            text = self._typed.read_to_end()
         if text:
             self._answer(text)
 
@@ -291,9 +291,9 @@ class _TypedLines:
             self._keep(text)
         return text
 
-    def read_until(self, end: str) -> str:
-        """Return the lines up to one that is ``end``, or to the end of the input."""
-        text = _read_until(end, input)
+    def read_to_end(self) -> str:
+        """Return the lines up to ``!end``, or to the end of the input."""
+        text = _read_to_end(input)
         if text:
             self._keep(text)
         return text
@@ -308,11 +308,11 @@ class _TypedLines:
                     file.write(json.dumps(text) + "\n")
 
 
-def _read_until(end: str, read: Callable[[], str]) -> str:
-    """Return the lines up to one that is ``end``, or to the end of the input."""
+def _read_to_end(read: Callable[[], str]) -> str:
+    """Return the lines up to ``!end``, or to the end of the input."""
     lines: list[str] = []
     with suppress(EOFError):
-        while (line := read().rstrip("\r\n")).strip() != end:
+        while (line := read().rstrip("\r\n")).strip() != _END:
             lines.append(line)
     return "\n".join(lines).strip()
 

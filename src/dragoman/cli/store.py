@@ -140,7 +140,7 @@ def retention(
         for record in records:
             typer.echo(json.dumps({**asdict(record), "at": record.at.isoformat()}))
         return
-    done = {"redact": "redacted", "delete": "deleted with their sessions"}["delete" if delete else "redact"]
+    done = "deleted with their sessions" if delete else "redacted"
     total = sum(record.messages + record.attempts for record in records)
     lines = [
         f"{total:,} messages of {len(records):,} sessions {'would be ' if dry_run else ''}{done}",
