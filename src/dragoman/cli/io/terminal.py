@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from itertools import dropwhile
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from rich.console import Console
 from rich.live import Live
@@ -34,15 +34,7 @@ _MAX_TAIL = 12
 """Lines of the unfinished part that a terminal shows."""
 
 
-class AnswerWriter(Protocol):
-    """Writes a text in pieces. ``end`` writes what is left, and ends the line."""
-
-    def write(self, text: str) -> None: ...
-
-    def end(self) -> None: ...
-
-
-def answer_writer(out: Console) -> AnswerWriter:
+def answer_writer(out: Console) -> "AnswerWriter":
     """Return the writer for the file of the console."""
     return markdown_writer(out) or PlainWriter(out.file)
 
@@ -54,6 +46,8 @@ def markdown_writer(out: Console) -> "MarkdownWriter | None":
 
 
 class PlainWriter:
+    """Writes a text as it is."""
+
     def __init__(self, file: IO[str]) -> None:
         self._file = file
         self._at_line_start = True
@@ -119,6 +113,10 @@ class MarkdownWriter:
         if self._live is not None:
             self._live.stop()
             self._live = None
+
+
+AnswerWriter = PlainWriter | MarkdownWriter
+"""Writes a text in pieces. ``end`` writes what is left, and ends the line."""
 
 
 class MarkdownBlocks:
