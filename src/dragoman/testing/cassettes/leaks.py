@@ -7,6 +7,7 @@ with one is rejected.
 import dataclasses
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode
@@ -104,10 +105,8 @@ def _texts(value: Any, path: str, numbers: str) -> Iterable[tuple[str, str, str]
 def _scrub_part(part: PartT, scanner: Scanner) -> PartT:
     """Return a request or a response with a masked body and masked headers."""
     headers = {name: scanner.mask(value) for name, value in part.headers.items()}
-    try:
+    with suppress(MalformedReplyError):
         return dataclasses.replace(part, body=_scrub_json(part.body, scanner), headers=headers)
-    except MalformedReplyError:
-        pass
     events = split_events(part.body) if part.body else []
     if len(events) < 2:
         return dataclasses.replace(part, body=_scrub_text(part.body, scanner), headers=headers)
