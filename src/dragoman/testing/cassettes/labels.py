@@ -26,7 +26,7 @@ class Labels:
     def __init__(self, fields: Iterable[str] = (), patterns: Iterable[str | re.Pattern[str]] = ()) -> None:
         self._fields = tuple(tuple(path.split(".")) for path in fields)
         try:
-            self._patterns = tuple([re.compile(pattern) for pattern in patterns])
+            self._patterns = tuple(re.compile(pattern) for pattern in patterns)
         except re.error as error:
             raise ConfigurationError(
                 f"the pattern {error.pattern!r:.80} is not a regular expression: {error}"

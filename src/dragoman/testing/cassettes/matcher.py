@@ -43,7 +43,6 @@ _FORM_NOTES = frozenset(
      "inside", "spelling", "apart", "steps"}
 )  # fmt: skip
 """Notes of adapters on the form of a message, not on its content."""
-_TEXTS = ("text", "input_text", "output_text")
 _REDUNDANT_FIELDS = frozenset({"index", "arguments"})
 """Fields of a native object that repeat its canonical block."""
 _TAGS = {
@@ -202,10 +201,9 @@ class _Normalizer:
 
 def _single_text(content: Any) -> str | None:
     """Return the text of a list that contains one plain text part, or None."""
-    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], Mapping):
-        part = content[0]
-        if part.keys() == {"type", "text"} and part["type"] in _TEXTS and isinstance(part["text"], str):
-            return part["text"]
+    match content:
+        case [{"type": "text" | "input_text" | "output_text", "text": str(text), **others}] if not others:
+            return text
     return None
 
 

@@ -65,9 +65,9 @@ class ProviderRequest:
     @property
     def text(self) -> str:
         """The text of the latest message of the user or of tools."""
-        last = self.messages[-1] if self.messages else None
-        if last is None:
+        if not self.messages:
             return ""
+        last = self.messages[-1]
         return "\n".join(self.tool_results) if last.role is Role.TOOL else last.text
 
     @property
@@ -217,11 +217,7 @@ class ScriptedProvider:
             entry = self._script[number]
         outcome = entry(request) if callable(entry) and not isinstance(entry, Exception) else entry
         reply = scripted_reply(outcome) if isinstance(outcome, str) else outcome
-        if (
-            isinstance(reply, ScriptedReply)
-            and reply.expects is not None
-            and not re.search(reply.expects, request.text)
-        ):
+        if isinstance(reply, ScriptedReply) and not re.search(reply.expects or "", request.text):
             raise ScriptError(
                 f"{self.name}, line {number + 1}: {reply.expects!r} was expected, but the request is "
                 f"{_shorten(request)}"
