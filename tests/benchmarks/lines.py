@@ -5,6 +5,7 @@ format. The time is that of the processor; the peak is that of the process.
 """
 
 import argparse
+import contextlib
 import json
 import resource
 import sys
@@ -12,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dragoman.cli.convert import LineWriter, Report, iter_conversations
+from dragoman.cli.convert import _Run, _to_lines
 
 FORMATS = ("hf", "cmf", "umf", "openai-chat", "anthropic")
 _ROW = {
@@ -38,10 +39,8 @@ def main(arguments: list[str]) -> None:
         print("| to | conversations a second and core | a million takes, minutes |\n| --- | --- | --- |")
         for name in FORMATS:
             start = time.process_time()
-            report = Report()
-            with LineWriter(Path(folder, f"{name}.jsonl"), name, None, overwrite=False) as writer:
-                for conversation in iter_conversations(source, None, None, report):
-                    report.losses.add(writer.write(conversation.messages))
+            with contextlib.redirect_stdout(None):
+                _to_lines(_Run(source, Path(folder, f"{name}.jsonl"), None, name, None, None, False), [source])
             seconds = time.process_time() - start
             print(f"| {name} | {count / seconds:,.0f} | {seconds / count * 1e6 / 60:.1f} |")
     print(f"peak: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MiB")

@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from dragoman.adapter.registry import adapter_class, providers
 from dragoman.cli.app import app
+from dragoman.cli.doctor import local_checks
 from dragoman.credentials import stored_keys
 from dragoman.store import Store
 from dragoman.testing.faults.server import FaultyServer, HttpReply
@@ -160,3 +161,13 @@ def test_redis_is_checked_if_it_is_named() -> None:
         done = doctor("--connect", "--redis", f"redis://:{SECRET}@127.0.0.1:{port}/0")
     assert f"problem  redis          redis://127.0.0.1:{port}" in done.output
     assert SECRET not in done.output
+
+
+def test_a_check_that_fails_is_a_problem_of_its_subject(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: None) -> object:
+        raise PermissionError("no access")
+
+    monkeypatch.setattr(local_checks, "find_proxies", fail)
+    done = doctor()
+    assert done.exit_code == 1
+    assert "problem  proxies        no access" in done.output

@@ -172,22 +172,9 @@ def _complete_in_bash() -> None:
 
     It gets the words as they were typed, and bash gets only what follows the last colon.
     """
-    words, position = _join_at_colons(os.environ["COMP_WORDS"].split("\n"), int(os.environ["COMP_CWORD"]))
-    os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = "\n".join(words), str(position)
-    typed = words[position] if position < len(words) else ""
-    known = len(typed.rpartition(":")[0]) + (":" in typed)
-    found = StringIO()
-    try:
-        with redirect_stdout(found):
-            app(prog_name="dragoman")
-    finally:
-        sys.stdout.writelines(f"{line[known:]}\n" for line in found.getvalue().splitlines())
-
-
-def _join_at_colons(words: list[str], position: int) -> tuple[list[str], int]:
-    """Return the words as typed, and the position of the word that the cursor is in."""
+    words, position = os.environ["COMP_WORDS"].split("\n"), int(os.environ["COMP_CWORD"])
     joined: list[str] = []
-    at = 0
+    at: int | None = None  # the word that the cursor is in; None after the last one
     for index, word in enumerate(words):
         if joined and (word == ":" or words[index - 1] == ":"):
             joined[-1] += word
@@ -195,4 +182,12 @@ def _join_at_colons(words: list[str], position: int) -> tuple[list[str], int]:
             joined.append(word)
         if index == position:
             at = len(joined) - 1
-    return joined, at if position < len(words) else len(joined)
+    os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = "\n".join(joined), str(len(joined) if at is None else at)
+    typed = "" if at is None else joined[at]
+    known = len(typed.rpartition(":")[0]) + (":" in typed)
+    found = StringIO()
+    try:
+        with redirect_stdout(found):
+            app(prog_name="dragoman")
+    finally:
+        sys.stdout.writelines(f"{line[known:]}\n" for line in found.getvalue().splitlines())

@@ -2,14 +2,12 @@
 
 import json
 import sys
-from contextlib import ExitStack, redirect_stdout
+from contextlib import redirect_stdout
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from dragoman.canonical.blocks import ContentBlock
-from dragoman.canonical.events import MessageComplete, TextDelta, ToolUseEnd, ToolUseStart
 from dragoman.canonical.message import StopReason
 from dragoman.cli.io.console import console, show_line
 from dragoman.cli.io.conversations import describe, describe_unfinished, open_conversation
@@ -28,18 +26,8 @@ from dragoman.cli.io.options import (
     model_argument,
     read_options,
 )
-from dragoman.cli.io.terminal import (
-    AnswerWriter,
-    EventPrinter,
-    PlainWriter,
-    answer_writer,
-    load_local,
-    show_losses,
-    usage_line,
-)
+from dragoman.cli.io.terminal import EventPrinter, PlainWriter, answer_writer, load_local, show_losses, usage_line
 from dragoman.session import Reply, Session
-from dragoman.session.config import TurnOptions
-from dragoman.session.effects import ToolAnswered
 
 _UNFINISHED = {
     StopReason.MAX_TOKENS: "the answer is cut off: it reached the limit of tokens",
@@ -91,10 +79,10 @@ def ask(
     )
     writer = PlainWriter(sys.stdout) if as_json else answer_writer(console())
     is_streamed = stream and not as_json and schema is None
-    with ExitStack() as stack:
+    with (
         # What the functions of --tool print is not an answer.
-        stack.enter_context(redirect_stdout(sys.stderr if tool and not sys.stdout.isatty() else sys.stdout))
-        conversation = open_conversation(
+        redirect_stdout(sys.stderr if tool and not sys.stdout.isatty() else sys.stdout),
+        open_conversation(
             "ask",
             model,
             prompt,
@@ -103,10 +91,9 @@ def ask(
             system=system,
             tools=tool or (),
             base_url=base_url,
-        )
-        stack.callback(conversation.close, notes)
-        content = read_prompt(conversation.prompt, attachment or ())
-        session = conversation.session
+        ) as (session, words, _),
+    ):
+        content = read_prompt(words, attachment or ())
         if (continued or resumed) and not quiet:
             notes.print(f"[dim]{show_line(describe(session))}[/]")
             for line in () if session.unfinished is None else describe_unfinished(session.unfinished):
@@ -114,7 +101,8 @@ def ask(
         if not quiet and session.model is not None:
             load_local(notes, session.model)
         if is_streamed:
-            reply = _stream(session, content, options, writer, None if quiet else notes)
+            printer = EventPrinter(Console(quiet=True) if quiet else notes, writer, thinking=False)
+            reply = printer.show_stream(session.stream(content, **options))
         else:
             reply = session.ask(content, **options)
     if not is_streamed:
@@ -125,27 +113,6 @@ def ask(
         notes.print(f"[yellow]{_UNFINISHED[reply.stop_reason]}[/]")
     if not quiet and not is_streamed:
         notes.print(f"[dim]{show_line(usage_line(reply.message))}[/]")
-
-
-def _stream(
-    session: Session, content: list[ContentBlock], options: TurnOptions, writer: AnswerWriter, notes: Console | None
-) -> Reply[str]:
-    """Write the answer as it arrives, with calls of tools and the tokens of each reply as notes."""
-    printer = None if notes is None else EventPrinter(notes)
-    with session.stream(content, **options) as events:
-        try:
-            for event in events:
-                match event:
-                    case TextDelta():
-                        writer.write(event.text)
-                    case MessageComplete() if printer is None:
-                        writer.end()
-                    case MessageComplete() | ToolUseStart() | ToolUseEnd() | ToolAnswered() if printer is not None:
-                        writer.end()
-                        printer.show(event)
-        finally:
-            writer.end()  # an error begins on a line of its own, and a terminal gets its cursor back
-    return events.reply
 
 
 def _to_json(session: Session, reply: Reply[str]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from dragoman.cli.io.conversations import base_url_setting, command_client
 from dragoman.cli.io.options import OutputRetries, SchemaFile, read_options
 
 if TYPE_CHECKING:
-    from dragoman.bulk import BulkReport, Progress
+    from dragoman.bulk import Progress
 
 _WIDTH = 110
 _UNFINISHED = 3
@@ -96,8 +96,7 @@ def bulk(
     )
     if temperature is not None:
         options["temperature"] = temperature
-    out = console(stderr=True)
-    with _show_progress(out, quiet) as progress:
+    with _show_progress(console(stderr=True), quiet) as progress:
         report = client.bulk(
             file,
             model,
@@ -119,7 +118,18 @@ def bulk(
             **options,
         )
     with report:
-        _print_report(report, output_path)
+        out = console(min_width=_WIDTH)
+        titles, *rows = report.table_rows()
+        print_table(out, titles, rows, figures=titles[1:])
+        lost = report.lost
+        if count := lost.killed + lost.network + lost.failed:
+            cost = "at an unknown cost" if lost.usd is None else f"about ${lost.usd:.6f}"
+            out.print(f"[yellow]{counted(count, 'request')} may have been billed without an answer[/], {cost}")
+        if report.stopped is not None:
+            out.print(f"[yellow]not finished:[/] {show_line(report.stopped)}")
+        elif report.errors:
+            out.print(f"[yellow]{counted(report.errors, 'error')}[/]: --retry-errors asks those rows again")
+        out.print(f"[dim]written to {show_line(str(output_path))}[/]")
         if not report.finished:
             raise typer.Exit(_UNFINISHED)
         if report.errors:
@@ -165,21 +175,6 @@ def progress_line(progress: "Progress") -> str:
         minutes, seconds = divmod(round(progress.seconds_left), 60)
         parts.append(f"{minutes}:{seconds:02} left")
     return " · ".join(parts)
-
-
-def _print_report(report: "BulkReport", output_path: Path) -> None:
-    out = console(min_width=_WIDTH)
-    titles, *rows = report.table_rows()
-    print_table(out, titles, rows, figures=titles[1:])
-    lost = report.lost
-    if count := lost.killed + lost.network + lost.failed:
-        cost = "at an unknown cost" if lost.usd is None else f"about ${lost.usd:.6f}"
-        out.print(f"[yellow]{counted(count, 'request')} may have been billed without an answer[/], {cost}")
-    if report.stopped is not None:
-        out.print(f"[yellow]not finished:[/] {show_line(report.stopped)}")
-    elif report.errors:
-        out.print(f"[yellow]{counted(report.errors, 'error')}[/]: --retry-errors asks those rows again")
-    out.print(f"[dim]written to {show_line(str(output_path))}[/]")
 
 
 def embed(

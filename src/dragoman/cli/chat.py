@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -89,7 +89,7 @@ def chat(
         raise typer.BadParameter("name the model once: as the first word, or with --model")
     out = console()
     options = read_options(option or (), schema=schema, output_retries=output_retries)
-    conversation = open_conversation(
+    with open_conversation(
         "chat",
         model or model_option,
         continued=name,
@@ -98,13 +98,10 @@ def chat(
         tools=tool or (),
         base_url=base_url,
         mentions=True,  # whoever types here may choose the model of a message
-    )
-    try:
+    ) as (session, _, log):
         if name is not None:
-            out.print(f"[dim]{show_line(describe(conversation.session))}[/]")
-        _Chat(out, conversation.session, options, keeps=conversation.log is not None).run()
-    finally:
-        conversation.close(console(stderr=True))
+            out.print(f"[dim]{show_line(describe(session))}[/]")
+        _Chat(out, session, options, keeps=log is not None).run()
 
 
 class _Chat:
@@ -119,7 +116,7 @@ class _Chat:
         if sys.stdin is not None and sys.stdin.isatty():
             file = user_data_path("dragoman", appauthor=False) / _HISTORY if keeps else None
             coloured = out.is_terminal and out.color_system is not None
-            self._typed = _TypedLines(file, coloured=coloured, unkept=_LONG_TEXTS)
+            self._typed = _TypedLines(file, coloured=coloured)
 
     def run(self) -> None:
         self._out.print(f"[bold]{show_line(str(self._session.model))}[/] [dim]/help lists the commands[/]")
@@ -179,16 +176,11 @@ class _Chat:
         try:
             if self._session.model is not None:
                 load_local(out, self._session.model)
-            with start() as events:
-                for event in events:
-                    printer.show(event)
-            show_losses(out, events.reply.losses)
+            show_losses(out, printer.show_stream(start()).losses)
             done = True
         except KeyboardInterrupt:
-            printer.end()
             out.print("[yellow]cancelled; the session continues[/]")
         except DragomanError as error:
-            printer.end()
             out.print(f"[bold red]error:[/] {show_lines(str(error))}")
         self._show_pending()
         return done
@@ -237,10 +229,10 @@ class _Chat:
     def _read_lines(self) -> None:
         """Answer the lines up to ``!end`` as one text."""
         if self._typed is None:
-            text = _read_until(_END, read_line)
+            text = _read_to_end(read_line)
         else:
             self._out.print(f"[dim]{_END} ends the message[/]")
-            text = self._typed.read_until(_END)
+            text = self._typed.read_to_end()
         if text:
             self._answer(text)
 
@@ -265,12 +257,10 @@ class _Chat:
 
 
 class _TypedLines:
-    """Reads texts from a terminal. ``history`` is the file that keeps them for later runs, except those that are
-    ``unkept``; None keeps nothing."""
+    """Reads texts from a terminal. ``history`` is the file that keeps them for later runs; None keeps nothing."""
 
-    def __init__(self, history: Path | None, *, coloured: bool, unkept: Collection[str] = ()) -> None:
+    def __init__(self, history: Path | None, *, coloured: bool) -> None:
         self._history = history
-        self._unkept = unkept
         self._coloured = coloured
         self._readline: ModuleType | None
         try:
@@ -297,13 +287,13 @@ class _TypedLines:
         while _has_more():
             lines.append(input())
         text = "\n".join(lines).strip()
-        if text and text not in self._unkept:
+        if text and text not in _LONG_TEXTS:
             self._keep(text)
         return text
 
-    def read_until(self, end: str) -> str:
-        """Return the lines up to one that is ``end``, or to the end of the input."""
-        text = _read_until(end, input)
+    def read_to_end(self) -> str:
+        """Return the lines up to ``!end``, or to the end of the input."""
+        text = _read_to_end(input)
         if text:
             self._keep(text)
         return text
@@ -318,11 +308,11 @@ class _TypedLines:
                     file.write(json.dumps(text) + "\n")
 
 
-def _read_until(end: str, read: Callable[[], str]) -> str:
-    """Return the lines up to one that is ``end``, or to the end of the input."""
+def _read_to_end(read: Callable[[], str]) -> str:
+    """Return the lines up to ``!end``, or to the end of the input."""
     lines: list[str] = []
     with suppress(EOFError):
-        while (line := read().rstrip("\r\n")).strip() != end:
+        while (line := read().rstrip("\r\n")).strip() != _END:
             lines.append(line)
     return "\n".join(lines).strip()
 

@@ -2,7 +2,7 @@
 
 import os
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -132,7 +132,16 @@ def init(
     tests: Annotated[Path, typer.Option(help="The file of tests.")] = Path("test_policy.py"),
 ) -> None:
     """Writes a commented section of dragoman.toml, and tests of it for pytest. It overwrites nothing."""
-    chosen = _choose(presets or ())
+    texts = preset_texts()
+    installed = (
+        name
+        for name, text in texts.items()
+        if all(find_spec(module) is not None for module in _EXTRAS.get(text.extra or "", ()))
+    )
+    chosen = tuple(dict.fromkeys(presets or installed))
+    for name in chosen:
+        if name not in PRESETS:
+            raise ConfigurationError(f"no policy {name!r:.60}{nearest_name(name, PRESETS)}: see dragoman policy list")
     try:
         before = file.read_text(encoding="utf-8") if file.exists() else ""
         known: dict[str, list[dict[str, object]]] = tomllib.loads(before)
@@ -143,7 +152,6 @@ def init(
         raise ConfigurationError(f"{file} has the plugin {repeated[0]} already: change it there")
     if tests.exists():
         raise ConfigurationError(f"{tests} exists: name another file with --tests")
-    texts = preset_texts()
     section = "\n".join(texts[name].section.strip() + "\n" for name in chosen)
     file.write_text((before.rstrip("\n") + "\n\n" if before else "") + section, encoding="utf-8")
     functions = "\n\n".join(texts[name].test.strip() + "\n" for name in chosen)
@@ -153,16 +161,3 @@ def init(
     lines = [f"{file}: {', '.join(chosen)}", f"{tests}: run it with pytest {tests}"]
     lines.append(f"commands use the file after: dragoman config trust {file}")
     console().print(escape("\n".join(lines)))
-
-
-def _choose(names: Sequence[str]) -> tuple[str, ...]:
-    if not names:
-        return tuple(
-            name
-            for name, text in preset_texts().items()
-            if all(find_spec(module) is not None for module in _EXTRAS.get(text.extra or "", ()))
-        )
-    for name in names:
-        if name not in PRESETS:
-            raise ConfigurationError(f"no policy {name!r:.60}{nearest_name(name, PRESETS)}: see dragoman policy list")
-    return tuple(dict.fromkeys(names))

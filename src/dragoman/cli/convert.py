@@ -6,16 +6,15 @@ It never overwrites a file silently.
 import gc
 import os
 import re
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, count, islice
 from pathlib import Path
-from types import TracebackType
-from typing import Annotated, Any
+from secrets import token_hex
+from typing import IO, Annotated, Any
 
 import typer
 from pydantic_core import to_json
@@ -76,12 +75,6 @@ def readable_formats() -> list[str]:
     return [name for name, known in FORMATS.items() if known.read or known.read_many or known.read_all]
 
 
-def check_writable(to: str) -> None:
-    """Raise ConfigurationError if the format is unknown or read-only."""
-    if get_format(to).write is None and to not in _OWN_FORMATS:
-        raise ConfigurationError(f"{to} can be read but not written: there are {', '.join(writable_formats())}")
-
-
 def iter_files(source: Path, target: Path) -> Iterator[Path]:
     """Yield the files of a directory, in order, without hidden files and those of a target inside it."""
     target_folder = target.resolve()
@@ -97,57 +90,9 @@ def iter_files(source: Path, target: Path) -> Iterator[Path]:
             yield path
 
 
-class LossCounts:
-    """Counts losses by severity, kind and reason: their number has no limit, and the memory for them has."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[tuple[Severity, str, str]] = Counter()
-
-    def add(self, losses: Iterable[Loss]) -> None:
-        for loss in losses:
-            key = loss.severity, str(loss.kind), loss.reason
-            if len(self._counts) >= _MAX_REASONS and key not in self._counts:
-                key = loss.severity, str(loss.kind), _OTHER
-            self._counts[key] += 1
-
-    def print(self, console: Console) -> None:
-        """Print the losses by reason, the most severe first."""
-        if not self._counts:
-            console.print("[green]nothing was lost[/]")
-            return
-        rows = sorted(self._counts.items(), key=lambda row: (row[0][0] is not Severity.WARNING, -row[1], row[0]))
-        table = Table("lost", "", "what", box=None, pad_edge=False)
-        table.columns[1].justify = "right"
-        for (severity, kind, reason), times in rows[:_MAX_SHOWN]:
-            style = "yellow" if severity is Severity.WARNING else "dim"
-            table.add_row(show_line(kind), f"{times:,}", show_line(reason), style=style)
-        console.print(table)
-        if len(rows) > _MAX_SHOWN:
-            rest = sum(times for _, times in rows[_MAX_SHOWN:])
-            console.print(f"[dim]and {rest:,} more, of {len(rows) - _MAX_SHOWN} kinds[/]")
-
-
 @dataclass(slots=True)
-class Report:
-    """What a conversion says at its end, and while it runs."""
-
-    losses: LossCounts = field(default_factory=LossCounts)
-    failures: list[tuple[str, str]] = field(default_factory=list)
-    """Files, or lines of them, with the reason: the first ones; ``failed`` counts all."""
-    failed: int = 0
-    written: set[Path] = field(default_factory=set)
-    advance: Callable[[int], object] = lambda _: None
-    """Is called with the number of bytes that were read."""
-
-    def fail(self, place: str, error: Exception) -> None:
-        self.failed += 1
-        if len(self.failures) < _MAX_FAILURES:
-            self.failures.append((place, str(error)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """What to convert into what, as the options of the command say."""
+class _Run:
+    """What to convert into what, as the options of the command say, and what has come of it."""
 
     source: Path
     target: Path
@@ -156,7 +101,14 @@ class _Task:
     model: str | None
     only: str | None
     overwrite: bool
-    report: Report = field(default_factory=Report)
+    losses: Counter[tuple[Severity, str, str]] = field(default_factory=Counter)
+    """Losses by severity, kind and reason: their number has no limit, and the memory for them has."""
+    failures: list[tuple[str, str]] = field(default_factory=list)
+    """Files, or lines of them, with the reason: the first ones; ``failed`` counts all."""
+    failed: int = 0
+    written: set[Path] = field(default_factory=set)
+    advance: Callable[[int], object] = lambda _: None
+    """Is called with the number of bytes that were read."""
 
     def selects(self, conversation: Conversation) -> bool:
         return self.only is None or conversation.name == self.only
@@ -165,48 +117,74 @@ class _Task:
         """Return the error of a source in which there is nothing to convert."""
         return ConfigurationError(f"{source} holds no conversation" + (f" {self.only!r:.80}" if self.only else ""))
 
+    def fail(self, place: str, error: Exception) -> None:
+        self.failed += 1
+        if len(self.failures) < _MAX_FAILURES:
+            self.failures.append((place, str(error)))
 
-def iter_conversations(
-    source: Path, source_format: str | None, model: str | None, report: Report
-) -> Iterator[Conversation]:
+    def lose(self, losses: Iterable[Loss]) -> None:
+        for loss in losses:
+            key = loss.severity, str(loss.kind), loss.reason
+            if len(self.losses) >= _MAX_REASONS and key not in self.losses:
+                key = loss.severity, str(loss.kind), _OTHER
+            self.losses[key] += 1
+
+    def print(self, out: Console, errors: Console) -> None:
+        """Print the losses by reason, the most severe first, and the failures."""
+        rows = sorted(self.losses.items(), key=lambda row: (row[0][0] is not Severity.WARNING, -row[1], row[0]))
+        table = Table("lost", "", "what", box=None, pad_edge=False)
+        table.columns[1].justify = "right"
+        for (severity, kind, reason), times in rows[:_MAX_SHOWN]:
+            style = "yellow" if severity is Severity.WARNING else "dim"
+            table.add_row(show_line(kind), f"{times:,}", show_line(reason), style=style)
+        out.print(table if rows else "[green]nothing was lost[/]")
+        if len(rows) > _MAX_SHOWN:
+            rest = sum(times for _, times in rows[_MAX_SHOWN:])
+            out.print(f"[dim]and {rest:,} more, of {len(rows) - _MAX_SHOWN} kinds[/]")
+        for place, reason in self.failures:
+            errors.print(f"[red]{show_line(place)}[/]: {show_line(reason)}")
+        if self.failed > len(self.failures):
+            errors.print(f"[red]and {self.failed - len(self.failures):,} more[/]")
+
+
+def _iter_conversations(run: _Run, source: Path) -> Iterator[Conversation]:
     """Yield the conversations of a file. One in a line is read when it is its turn; a line that cannot be read is a
-    failure of the report. Raises FormatError, with a path, and ConfigurationError.
+    failure of the run. Raises FormatError, with a path, and ConfigurationError.
     """
-    known = get_format(source_format) if source_format is not None else None
-    if (known is None or known.read_many is None) and holds_conversations(source):
+    if (run.of is None or get_format(run.of).read_many is None) and holds_conversations(source):
         position = 0
-        for line in read_lines(source, source_format, model=model):
-            report.advance(line.position - position)
+        for line in read_lines(source, run.of, model=run.model):
+            run.advance(line.position - position)
             position = line.position
             if line.error is not None:
-                report.fail(f"{source}:{line.number}", line.error)
+                run.fail(f"{source}:{line.number}", line.error)
                 continue
-            report.losses.add(line.losses)
+            run.lose(line.losses)
             if [each.name for each in line.conversations] == ["1"]:
                 yield Conversation(str(line.number), line.conversations[0].messages)
             else:
                 yield from line.conversations
         return
-    read = read_conversations(source, source_format, model)
-    report.losses.add(read.losses)
-    report.advance(source.stat().st_size)
+    read = read_conversations(source, run.of, run.model)
+    run.lose(read.losses)
+    run.advance(source.stat().st_size)
     yield from read.conversations
 
 
-def _plan_targets(task: _Task, source: Path, target: Path, *, named: bool) -> Iterator[tuple[str, list[Message], Path]]:
+def _plan_targets(run: _Run, source: Path, target: Path, *, named: bool) -> Iterator[tuple[str, list[Message], Path]]:
     """Yield each conversation of a file, with its target file.
 
     ``named``: the target is a file name; otherwise the format's suffix is added. Raises FormatError, with a path, and
     ConfigurationError.
     """
-    failed = task.report.failed
-    found = filter(task.selects, iter_conversations(source, task.of, task.model, task.report))
+    failed = run.failed
+    found = filter(run.selects, _iter_conversations(run, source))
     first = list(islice(found, 2))
     if not first:
-        if task.report.failed > failed:
+        if run.failed > failed:
             return
-        raise task.missing(source)
-    suffix = get_format(task.to).suffix
+        raise run.missing(source)
+    suffix = get_format(run.to).suffix
     if len(first) == 1:
         (conversation,) = first
         if named and target.is_dir():
@@ -220,11 +198,16 @@ def _plan_targets(task: _Task, source: Path, target: Path, *, named: bool) -> It
         )
     taken: set[str] = set()
     for conversation in chain(first, found):
-        safe = _UNSAFE_CHARACTERS.sub("_", conversation.name).strip("._")[:_MAX_NAME] or "conversation"
+        safe = file_name(conversation.name)[:_MAX_NAME]
         candidates = chain([safe], (f"{safe}-{number}" for number in count(2)))
         name = next(each for each in candidates if each not in taken)
         taken.add(name)
         yield conversation.name, conversation.messages, target / f"{name}{suffix}"
+
+
+def file_name(title: str) -> str:
+    """Return the title of a conversation as a name that every file system takes."""
+    return _UNSAFE_CHARACTERS.sub("_", title).strip("._") or "conversation"
 
 
 def read_conversations(source: Path, source_format: str | None, model: str | None) -> ReadResult:
@@ -278,99 +261,38 @@ def convert_history(history: Sequence[Message], to: str, model: str | None) -> C
     return Conversion(iter_text(conversion.data), conversion.losses, conversion.labels)
 
 
-def write_file(conversion: Conversion[Iterable[str] | bytes], path: Path, *, overwrite: bool) -> None:
-    """Write the file, as a whole or not at all, after the labels that it has no room for.
+@contextmanager
+def new_file(path: Path, labels: Set[str], *, overwrite: bool, keep_empty: bool = True) -> Iterator[IO[bytes]]:
+    """Open a file that gets its name when it is complete; after an error there is none.
 
-    Raises ConfigurationError if it exists and ``overwrite`` is False.
+    The ``labels`` that it has no room for are read when it is complete, and go into the file beside it; without any,
+    an older one is removed. Raises ConfigurationError if a file exists and ``overwrite`` is False.
     """
-    _prepare_target(path, overwrite=overwrite)
-    _write_labels(path, conversion.labels, overwrite=overwrite)
-    _write_whole(conversion.data, path, overwrite=overwrite)
-
-
-def _prepare_target(path: Path, *, overwrite: bool) -> None:
+    taken = ConfigurationError(f"{path} exists already: choose another name, or pass --overwrite")
     if path.exists() and not overwrite:
-        raise _exists_error(path)
+        raise taken
     path.parent.mkdir(parents=True, exist_ok=True)
-
-
-def _exists_error(path: Path) -> ConfigurationError:
-    return ConfigurationError(f"{path} exists already: choose another name, or pass --overwrite")
-
-
-def _write_labels(path: Path, labels: frozenset[str], *, overwrite: bool) -> None:
-    """Write the labels that a file has no room for into the file beside it; without any, remove an older one."""
-    beside = sidecar_path(path)
-    if labels:
-        _write_whole([write_sidecar(labels).decode()], beside, overwrite=overwrite)
-    elif overwrite:
-        beside.unlink(missing_ok=True)
-
-
-def _write_whole(content: Iterable[str] | bytes, path: Path, *, overwrite: bool) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{token_hex(4)}")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.writelines([content] if isinstance(content, bytes) else (piece.encode() for piece in content))
-        _put_in_place(Path(temporary), path, overwrite=overwrite)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-
-
-def _put_in_place(temporary: Path, path: Path, *, overwrite: bool) -> None:
-    """Give a complete file its name. Raises ConfigurationError if there is one of that name."""
-    mask = os.umask(0)  # the only way to read it
-    os.umask(mask)
-    temporary.chmod(0o666 & ~mask)
-    if overwrite:
-        temporary.replace(path)
-        return
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        raise _exists_error(path) from None
-
-
-def is_line_target(target: Path, to: str) -> bool:
-    """Whether the target is a file with a conversation in each line."""
-    return is_line_file(target) and to not in _LINES_OF_ONE and not target.is_dir()
-
-
-class LineWriter:
-    """Writes conversations to a file. Without an error it is complete; otherwise there is none."""
-
-    def __init__(self, path: Path, to: str, model: str | None, *, overwrite: bool) -> None:
-        _prepare_target(path, overwrite=overwrite)
-        self._path, self._to, self._model, self._overwrite = path, to, model, overwrite
-        handle, self._temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        self._file = os.fdopen(handle, "w", encoding="utf-8", newline="")
-        self._labels: set[str] = set()
-        self.count = 0
-
-    def __enter__(self) -> "LineWriter":
-        return self
-
-    def write(self, history: Sequence[Message]) -> tuple[Loss, ...]:
-        """Write a conversation as one line, and return the losses."""
-        conversion = _write_history(history, self._to, self._model)
-        data = conversion.data
-        is_line = isinstance(data, str) and data.endswith("\n")  # a row of a data set, which is one line already
-        self._file.write(data if is_line else to_json(data).decode() + "\n")
-        self._labels |= conversion.labels
-        self.count += 1
-        return conversion.losses
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
-        temporary = Path(self._temporary)
+        with temporary.open("xb") as file:
+            yield file
+            if not file.tell() and not keep_empty:
+                return
+        beside = sidecar_path(path)
+        if labels:
+            with new_file(beside, frozenset(), overwrite=overwrite) as note:
+                note.write(write_sidecar(frozenset(labels)))
+        elif overwrite:
+            beside.unlink(missing_ok=True)
+        if overwrite:
+            temporary.replace(path)
+            return
         try:
-            if kind is None and self.count:
-                _write_labels(self._path, frozenset(self._labels), overwrite=self._overwrite)
-                _put_in_place(temporary, self._path, overwrite=self._overwrite)
-        finally:
-            temporary.unlink(missing_ok=True)
+            os.link(temporary, path)
+        except FileExistsError:
+            raise taken from None
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def convert(
@@ -398,7 +320,8 @@ def convert(
     In a directory every file is tried. A target with the suffix .jsonl gets one conversation a line, from all files.
     Files and lines that cannot be converted are named, and the exit code is then 1.
     """
-    check_writable(to)
+    if get_format(to).write is None and to not in _OWN_FORMATS:
+        raise ConfigurationError(f"{to} can be read but not written: there are {', '.join(writable_formats())}")
     if (target is None) == (output is None):
         raise ConfigurationError("name one target: as the second argument, or with --output")
     destination = target if target is not None else output
@@ -408,76 +331,80 @@ def convert(
     files = list(iter_files(source, destination)) if source.is_dir() else [source]
     if not files:
         raise ConfigurationError(f"the folder {str(source)!r} has no file that can be converted")
-    task = _Task(source, destination, of, to, model, only, overwrite)
-    report = task.report
+    run = _Run(source, destination, of, to, model, only, overwrite)
     size = sum(path.stat().st_size for path in files)
     columns = (TextColumn("converting"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     out, errors = console(), console(stderr=True)
     with pause_collector(), Progress(*columns, console=errors, transient=True, disable=size < _SMALL) as progress:
-        report.advance = partial(progress.advance, progress.add_task("converting", total=size))
-        if is_line_target(destination, to):
-            _to_lines(task, files)
+        run.advance = partial(progress.advance, progress.add_task("converting", total=size))
+        if is_line_file(destination) and to not in _LINES_OF_ONE and not destination.is_dir():
+            _to_lines(run, files)
         elif source.is_dir():
-            _to_directory(task, files)
+            _to_directory(run, files)
         else:
-            for name, length, path in _to_files(task, source, destination, named=True):
+            for name, length, path in _to_files(run, source, destination, named=True):
                 out.print(f"{show_line(name)} → {show_line(str(path))}, {counted(length, 'message')}")
-    report.losses.print(out)
-    for place, reason in report.failures:
-        errors.print(f"[red]{show_line(place)}[/]: {show_line(reason)}")
-    if report.failed > len(report.failures):
-        errors.print(f"[red]and {report.failed - len(report.failures):,} more[/]")
-    if report.failed:
+    run.print(out, errors)
+    if run.failed:
         raise typer.Exit(1)
 
 
-def _to_files(task: _Task, source: Path, target: Path, *, named: bool) -> Iterator[tuple[str, int, Path]]:
+def _to_files(run: _Run, source: Path, target: Path, *, named: bool) -> Iterator[tuple[str, int, Path]]:
     """Convert one file to a file, or to a directory of them. Yield each conversation's name, length and file."""
-    report = task.report
-    for name, history, path in _plan_targets(task, source, target, named=named):
-        conversion = convert_history(history, task.to, task.model)
-        write_file(conversion, path, overwrite=task.overwrite and path not in report.written)
-        report.losses.add(conversion.losses)
-        report.written.add(path)
+    for name, history, path in _plan_targets(run, source, target, named=named):
+        conversion = convert_history(history, run.to, run.model)
+        with new_file(path, conversion.labels, overwrite=run.overwrite and path not in run.written) as file:
+            data = conversion.data
+            file.writelines([data] if isinstance(data, bytes) else (piece.encode() for piece in data))
+        run.lose(conversion.losses)
+        run.written.add(path)
         yield name, len(history), path
 
 
-def _to_lines(task: _Task, files: list[Path]) -> None:
+def _to_lines(run: _Run, files: list[Path]) -> None:
     """Convert all conversations of the files to the lines of one file."""
-    report, failed_files = task.report, 0
-    with LineWriter(task.target, task.to, task.model, overwrite=task.overwrite) as writer:
+    failed_files = written = 0
+    labels: set[str] = set()
+    with new_file(run.target, labels, overwrite=run.overwrite, keep_empty=False) as file:
         for path in files:
             try:
-                for conversation in filter(task.selects, iter_conversations(path, task.of, task.model, report)):
+                for conversation in filter(run.selects, _iter_conversations(run, path)):
                     try:
-                        report.losses.add(writer.write(conversation.messages))
+                        conversion = _write_history(conversation.messages, run.to, run.model)
                     except DragomanError as error:  # such as a block marked critical, which the format cannot hold
-                        report.fail(f"{path}: {conversation.name}", error)
+                        run.fail(f"{path}: {conversation.name}", error)
+                        continue
+                    data = conversion.data
+                    is_line = isinstance(data, str) and data.endswith("\n")  # a row of a data set is one already
+                    file.write(data.encode() if is_line else to_json(data) + b"\n")
+                    labels.update(conversion.labels)
+                    run.lose(conversion.losses)
+                    written += 1
             except (DragomanError, OSError) as error:
-                if not task.source.is_dir():
+                if not run.source.is_dir():
                     raise
                 failed_files += 1
-                report.fail(str(path), error)
-        if not writer.count and not report.failed:
-            raise task.missing(files[0])
-    failed = f", {report.failed - failed_files:,} lines and {failed_files:,} files failed" if report.failed else ""
-    console().print(f"{writer.count:,} conversations → {show_line(str(task.target))}{failed}")
+                run.fail(str(path), error)
+        if not written and not run.failed:
+            raise run.missing(files[0])
+    failed = f", {run.failed - failed_files:,} lines and {failed_files:,} files failed" if run.failed else ""
+    console().print(f"{written:,} conversations → {show_line(str(run.target))}{failed}")
 
 
-def _to_directory(task: _Task, files: list[Path]) -> None:
+def _to_directory(run: _Run, files: list[Path]) -> None:
     """Convert every file below the source to the same path below the target."""
-    every = replace(task, only=None)  # the names of conversations are those of one file
+    run.only = None  # the names of conversations are those of one file
     failed_files = 0
     for path in files:
         try:
-            base = (task.target / path.relative_to(task.source)).with_suffix("")
-            for _ in _to_files(every, path, base, named=False):
+            base = (run.target / path.relative_to(run.source)).with_suffix("")
+            for _ in _to_files(run, path, base, named=False):
                 pass
         except (DragomanError, OSError) as error:
             failed_files += 1
-            task.report.fail(str(path), error)
+            run.fail(str(path), error)
     console().print(
-        f"{len(task.report.written):,} conversations of {len(files) - failed_files:,} files converted, "
+        f"{len(run.written):,} conversations of {len(files) - failed_files:,} files converted, "
         f"{failed_files:,} files failed"
     )
 

@@ -142,7 +142,15 @@ def demo() -> None:
                 _part(out, session, "the embedded model, live", LOCAL_PROMPT)
             except MissingExtraError as error:
                 missing = error
-            _summary(out, session)
+            usage = session.usage
+            out.rule("[bold]summary[/]", align="left", style="dim")
+            out.print(
+                f"{len(session.messages)} messages, {usage.prompt_tokens:,} tokens read and {usage.output_tokens:,}"
+                f" written. They cost {show_line(str(session.cost))}, because both models ran on local machines."
+                f" Elsewhere, at today's prices:"
+            )
+            costs = [(model, str(session.cost_on(model))) for model in COMPARED_MODELS]
+            print_table(out, ("model", "cost there"), costs)
     if missing is not None:
         out.print(f"\n[yellow]The live part was left out:[/] {show_line(str(missing))}")
 
@@ -165,18 +173,5 @@ def _swap(out: Console, session: Session, model: str) -> None:
 def _part(out: Console, session: Session, where: str, prompt: str) -> None:
     out.rule(f"[bold]{show_line(str(session.model))}[/] · {where}", align="left", style="dim")
     out.print(f"[bold blue]you[/] {show_line(prompt)}")
-    printer = EventPrinter(out, indent="  ")
-    for event in session.stream(prompt, max_output_tokens=128):
-        printer.show(event)
+    EventPrinter(out, indent="  ").show_stream(session.stream(prompt, max_output_tokens=128))
     out.print()
-
-
-def _summary(out: Console, session: Session) -> None:
-    usage = session.usage
-    out.rule("[bold]summary[/]", align="left", style="dim")
-    out.print(
-        f"{len(session.messages)} messages, {usage.prompt_tokens:,} tokens read and {usage.output_tokens:,} written."
-        f" They cost {show_line(str(session.cost))}, because both models ran on local machines."
-        f" Elsewhere, at today's prices:"
-    )
-    print_table(out, ("model", "cost there"), [(model, str(session.cost_on(model))) for model in COMPARED_MODELS])

@@ -1,6 +1,7 @@
 """`dragoman store …`: commands for a whole store; `dragoman history` lists the kept conversations."""
 
 import json
+from contextlib import closing
 from dataclasses import asdict
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -72,13 +73,9 @@ def migrate(
     from dragoman.store.database import Database, default_url, stored_version
     from dragoman.store.schema import HEAD
 
-    database = Database(
-        store_url(store) or default_url(), timeout=60.0, synchronous="full", pool_size=1, read_only=True
-    )
-    try:
-        before = stored_version(database)
-    finally:
-        database.close()
+    url = store_url(store)
+    with closing(Database(url or default_url(), timeout=60.0, synchronous="full", pool_size=1, read_only=True)) as old:
+        before = stored_version(old)
     if before is None:
         raise ConfigurationError(f"this is not a store of dragoman: {store or 'your own store'}")
     if before == HEAD:
@@ -87,7 +84,7 @@ def migrate(
     if check:
         console().print(f"the store is of version {before}; this dragoman has {HEAD}")
         raise typer.Exit(1)
-    Store(store_url(store)).close()
+    Store(url).close()
     console().print(f"the store is migrated: {before} -> {HEAD}")
 
 
@@ -143,7 +140,7 @@ def retention(
         for record in records:
             typer.echo(json.dumps({**asdict(record), "at": record.at.isoformat()}))
         return
-    done = {"redact": "redacted", "delete": "deleted with their sessions"}["delete" if delete else "redact"]
+    done = "deleted with their sessions" if delete else "redacted"
     total = sum(record.messages + record.attempts for record in records)
     lines = [
         f"{total:,} messages of {len(records):,} sessions {'would be ' if dry_run else ''}{done}",
@@ -167,11 +164,8 @@ def history(
     out = console(min_width=_WIDTH)
     found: list[tuple[int, Any]] = []
     if (url := own_store()) is not None:
-        log = ConversationLog(url, "history", read_only=True)
-        try:
+        with closing(ConversationLog(url, "history", read_only=True)) as log:
             found = log.find_all(words, most)
-        finally:
-            log.close()
     if not found:
         out.print("no kept conversation contains that text" if words else "no conversation is kept")
         return

@@ -14,10 +14,10 @@ from dragoman.adapter.registry import adapter_class
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.ids import new_tool_use_id
 from dragoman.canonical.message import Message
-from dragoman.cli.convert import read_conversations
+from dragoman.cli.convert import file_name, read_conversations
 from dragoman.cli.io.console import console, counted, show_line
 from dragoman.cli.io.conversations import store_url
-from dragoman.formats import Conversation, detect, from_cassette
+from dragoman.formats import detect, from_cassette
 from dragoman.formats.document import read_document
 from dragoman.session import snapshot
 from dragoman.sqlite_files import is_sqlite_file, table_names
@@ -26,7 +26,6 @@ _CASSETTE_HEADER = re.compile(rb"\A(---\s*)?format: \d+\s")
 _TABLES = {"sessions", "messages", "attempts"}
 """The tables of our store."""
 _MAX_NAMED = 8
-_UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def view(
@@ -53,7 +52,8 @@ def view(
     from dragoman.view import page
 
     loaded = _load_conversation(source, source_format=of, only=only, store=store, model=model)
-    path = output or Path(f"{loaded.file_name}.html")
+    default = f"{file_name(loaded.title)}.html"
+    path = output or Path(default)
     text = page(
         loaded.messages,
         title=title or loaded.title,
@@ -63,7 +63,7 @@ def view(
         raw=raw,
     )
     if path.is_dir():
-        path = path / f"{loaded.file_name}.html"
+        path = path / default
     if output is None and path.exists():
         raise ConfigurationError(f"{path} exists already: name another file with --output")
     path.write_text(text, encoding="utf-8", newline="")
@@ -81,10 +81,6 @@ class LoadedConversation:
     model: str | None = None
     attempts: Sequence[Message] = ()
     tool_ids: ToolIdMap | None = None
-
-    @property
-    def file_name(self) -> str:
-        return _UNSAFE_CHARACTERS.sub("_", self.title).strip("._") or "conversation"
 
 
 def _load_conversation(
@@ -126,20 +122,18 @@ def _from_file(path: Path, source_format: str | None, only: str | None, model: s
         conversations = from_cassette(to_vcr(read_recording(path).exchanges, _origin))
     else:
         conversations = read_conversations(path, source_format, model).conversations
-    chosen = _choose(conversations, only, path)
-    return LoadedConversation(path.stem if len(conversations) == 1 else f"{path.stem} {chosen.name}", chosen.messages)
-
-
-def _choose(found: Sequence[Conversation], only: str | None, path: Path) -> Conversation:
-    matching = [each for each in found if only is None or each.name == only]
-    if len(matching) == 1:
-        return matching[0]
-    names = [each.name for each in found]
+    names = [each.name for each in conversations]
+    matching = [each for each in conversations if only is None or each.name == only]
     if only is not None and not matching:
         raise ConfigurationError(f"{path} holds no conversation {only!r:.80}: there are {_join_names(names)}")
-    if not found:
+    if not names:
         raise ConfigurationError(f"{path} holds no conversation")
-    raise ConfigurationError(f"{path} holds {len(found)} conversations: choose one with --only: {_join_names(names)}")
+    if len(matching) > 1:
+        raise ConfigurationError(
+            f"{path} holds {len(names)} conversations: choose one with --only: {_join_names(names)}"
+        )
+    (chosen,) = matching
+    return LoadedConversation(path.stem if len(names) == 1 else f"{path.stem} {chosen.name}", chosen.messages)
 
 
 def _from_store(url: str | None, session_id: str | None) -> LoadedConversation:

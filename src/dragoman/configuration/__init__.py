@@ -6,7 +6,6 @@ from dragoman.configuration.config import (
     ClientConfig,
     HasConfig,
     client_config,
-    default_client_config,
     is_client,
     set_default_config,
 )
@@ -20,7 +19,6 @@ __all__ = [
     "ClientSettings",
     "HasConfig",
     "client_config",
-    "default_client_config",
     "is_client",
     "set_default_config",
 ]

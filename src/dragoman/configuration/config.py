@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dragoman.routing import Router
     from dragoman.transport.exchanges import ExchangeHook
 
-_GOVERNING = ("policy", "limits", "events", "store")
+_GOVERNING = {"policy": "a policy", "limits": "limits", "events": "an event bus", "store": "a store"}
 """Settings of a client that a session cannot replace: what they govern would be ungoverned there."""
 
 
@@ -107,9 +107,7 @@ class ClientConfig:
             providers = merge_providers(hooked, providers)
         object.__setattr__(self, "providers", providers)
         object.__setattr__(self, "budgets", read_budgets(self.budgets, "client"))
-        transports: dict[bool, Transports[Any]] = {
-            each: Transports(providers, asynchronous=each) for each in (False, True)
-        }
+        transports = {each: Transports[Any](providers, asynchronous=each) for each in (False, True)}
         object.__setattr__(self, "lifetime", Lifetime(transports))
         if url is not None:  # opened last: nothing can fail after it
             from dragoman.store import Store
@@ -158,11 +156,11 @@ class ClientConfig:
         ConfigurationError if the caller replaces the policy, the limits, the events or the store.
         """
         merged = dict(settings)
-        for name in _GOVERNING:
+        for name, described in _GOVERNING.items():
             ours, theirs = getattr(self, name), merged.get(name)
             if ours is not None and theirs is not None and theirs is not ours:
                 raise ConfigurationError(
-                    f"the client has {_ARTICLES[name]} of its own, and a session cannot replace it: use a client with "
+                    f"the client has {described} of its own, and a session cannot replace it: use a client with "
                     f"another, client.with_({name}=...)"
                 )
             merged[name] = theirs if ours is None else ours
@@ -178,9 +176,6 @@ class ClientConfig:
 
 def _check_names(settings: Mapping[str, Any]) -> None:
     check_names(settings, [each.name for each in fields(ClientConfig) if each.init], "setting of a client")
-
-
-_ARTICLES = {"policy": "a policy", "limits": "limits", "events": "an event bus", "store": "a store"}
 
 
 class HasConfig(Protocol):
@@ -199,10 +194,6 @@ class _Default:
 def set_default_config(config: ClientConfig | None) -> None:
     """Set the client of sessions, questions and bulk runs that name none. None removes it."""
     _Default.config = config
-
-
-def default_client_config() -> ClientConfig | None:
-    return _Default.config
 
 
 def is_client(value: object) -> bool:

@@ -41,8 +41,12 @@ def check_settings(arguments: Mapping[str, Any]) -> None:
     """
     for name, value in arguments.items():
         if name in _LISTS:
-            if not (name == "tools" and callable(value) and _is_toolset(value)):
-                _check_list(name, value)
+            if name == "tools" and callable(value):
+                from dragoman.tools.toolbox import is_toolset  # imported late: few sessions choose their tools
+
+                if is_toolset(value):
+                    continue
+            _check_list(name, value)
         elif value is None:
             continue
         elif name in _CLASSES:
@@ -53,12 +57,6 @@ def check_settings(arguments: Mapping[str, Any]) -> None:
             raise ConfigurationError(f"prices must be a price table, not {_describe(value)}: see price_table()")
         elif name in _CALLABLES:
             _check_callable(name, value)
-
-
-def _is_toolset(value: Any) -> bool:
-    from dragoman.tools.toolbox import is_toolset  # imported late: few sessions choose their tools
-
-    return is_toolset(value)
 
 
 def _check_callable(name: str, value: Any) -> None:
@@ -160,8 +158,7 @@ def read_providers(providers: Mapping[str, Mapping[str, Any]] | None) -> dict[st
         return {}
     if not isinstance(providers, Mapping):
         raise ConfigurationError(
-            f"providers must be a mapping such as {{'anthropic': {{...}}}}, not a value of the class "
-            f"{type(providers).__name__}"
+            f"providers must be a mapping such as {{'anthropic': {{...}}}}, not {_describe(providers)}"
         )
     check_provider_names("providers", providers)
     names = registered_setting_names()

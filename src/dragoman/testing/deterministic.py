@@ -2,14 +2,14 @@
 
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from itertools import count
-from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.ids import UlidFactory, format_ulid
@@ -87,23 +87,11 @@ def deterministic(
         def now(cls, tz: Any = None) -> Any:
             return source.clock().astimezone(tz)
 
-    original = UlidFactory.__call__
-    clocked: list[ModuleType] = []
-    try:
+    with ExitStack() as replaced:
+        replaced.callback(_active.release)
+        # On the class, so that existing factories change too.
+        replaced.enter_context(patch.object(UlidFactory, "__call__", lambda _: source.new_id()))
         for number, name in enumerate(_CLOCKED_MODULES):
             if number < _ALWAYS_LOADED or f"dragoman.{name}" in sys.modules:
-                clocked.append(import_module(f"dragoman.{name}"))
-        _replace_id_factory(lambda _: source.new_id())
-        for module in clocked:
-            vars(module)["datetime"] = Clocked
+                replaced.enter_context(patch.object(import_module(f"dragoman.{name}"), "datetime", Clocked))
         yield source
-    finally:
-        _replace_id_factory(original)
-        for module in clocked:
-            vars(module)["datetime"] = datetime
-        _active.release()
-
-
-def _replace_id_factory(mint: Callable[[UlidFactory], str]) -> None:
-    """Replace the method on the class, so that existing factories change too."""
-    setattr(UlidFactory, "__call__", mint)  # noqa: B010 - mypy forbids an assignment to a method

@@ -4,6 +4,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
+from unittest.mock import patch
 
 
 @contextmanager
@@ -15,18 +16,15 @@ def fixed_draws() -> Generator[None, None, None]:
     """
     try:
         providers: Any = import_module("hypothesis.internal.conjecture.providers")
-        local_constants, none = (
-            providers._get_local_constants,
-            import_module("hypothesis.internal.constants_ast").Constants,
-        )
-        cache = providers.CONSTANTS_CACHE.cache
+        none = import_module("hypothesis.internal.constants_ast").Constants
+        cache, replaced = providers.CONSTANTS_CACHE.cache, patch.object(providers, "_get_local_constants", none)
+        replaced.start()
     except (ImportError, AttributeError):  # these are internals: a version may lack them
         yield
         return
-    providers._get_local_constants = none
     cache.clear()
     try:
         yield
     finally:
-        providers._get_local_constants = local_constants
+        replaced.stop()
         cache.clear()

@@ -12,9 +12,10 @@ of other processes or of C libraries.
 import socket
 import threading
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from ipaddress import ip_address
 from typing import Any
+from unittest.mock import patch
 
 from dragoman.adapter.errors import DragomanError
 
@@ -38,7 +39,7 @@ class NetworkBlockedError(DragomanError):
 _lock = threading.Lock()
 _blocks: list[set[str]] = []
 """The allowed hosts of each active block, with the addresses of allowed names. All blocks must allow a host."""
-_originals: dict[str, Callable[..., Any]] = {}
+_patches = ExitStack()
 
 
 @contextmanager
@@ -51,18 +52,15 @@ def block_network(allow: Iterable[str] = LOOPBACK) -> Generator[None, None, None
     allowed = set(map(_normalize_host, allow))
     with _lock:
         if not _blocks:
-            _install()
+            _patch_sockets()
         _blocks.append(allowed)
     try:
         yield
     finally:
         with _lock:
             _blocks[:] = [each for each in _blocks if each is not allowed]
-            if not _blocks:  # the C base class has the methods of sockets, so that removing ours is enough
-                setattr(socket, "getaddrinfo", _originals.pop("getaddrinfo"))  # noqa: B010
-                for name in tuple(_originals):
-                    _originals.pop(name)
-                    delattr(socket.socket, name)
+            if not _blocks:
+                _patches.close()
 
 
 def _check(host: Any, port: Any = None) -> None:
@@ -81,7 +79,7 @@ def _normalize_host(host: Any) -> str:
     return text.strip("[]").partition("%")[0].rstrip(".").lower()
 
 
-def _install() -> None:
+def _patch_sockets() -> None:
     def add_check(method: Callable[..., Any], address_index: int) -> Callable[..., Any]:
         def connect(self: socket.socket, *arguments: Any) -> Any:
             if self.family in (socket.AF_INET, socket.AF_INET6):
@@ -98,10 +96,8 @@ def _install() -> None:
             allowed.update(_normalize_host(address[0]) for *_, address in found)
         return found
 
-    lookup = _originals["getaddrinfo"] = socket.getaddrinfo
-    for name in ("connect", "connect_ex"):
-        method = _originals[name] = getattr(socket.socket, name)
-        setattr(socket.socket, name, add_check(method, 0))
-    method = _originals["sendto"] = socket.socket.sendto
-    setattr(socket.socket, "sendto", add_check(method, -1))  # noqa: B010 - mypy forbids an assignment to a method
-    setattr(socket, "getaddrinfo", getaddrinfo)  # noqa: B010
+    lookup = socket.getaddrinfo
+    for name, address_index in (("connect", 0), ("connect_ex", 0), ("sendto", -1)):
+        checked = add_check(getattr(socket.socket, name), address_index)
+        _patches.enter_context(patch.object(socket.socket, name, checked))
+    _patches.enter_context(patch.object(socket, "getaddrinfo", getaddrinfo))

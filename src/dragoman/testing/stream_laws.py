@@ -25,7 +25,7 @@ from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
 from dragoman.canonical.ids import format_ulid
-from dragoman.canonical.message import Message, StopReason
+from dragoman.canonical.message import StopReason
 from dragoman.testing.event_bytes import detect_framing, split_events
 from dragoman.testing.faults.plan import (
     Bom,
@@ -259,22 +259,19 @@ def twins(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
     """The same reply unstreamed is the same message: content, reason to stop, model, usage and cost."""
     if subject.whole is None:
         return
-    streamed = subject.events[-1]
-    assert isinstance(streamed, MessageComplete)
-    context = subject.context()
+    last = subject.events[-1]
+    assert isinstance(last, MessageComplete)
+    streamed = last.message
     try:
-        reply = subject.adapter.from_wire_response(WireResponse(200, subject.whole), context)
+        reply = subject.adapter.from_wire_response(WireResponse(200, subject.whole), subject.context())
     except DragomanError as error:
         yield Trial("unstreamed", (f"the whole reply is refused: {error}",))
         return
-    yield Trial("unstreamed", tuple(_twin_faults(streamed.message, reply)))
-
-
-def _twin_faults(streamed: Message, reply: Message) -> Iterator[str]:
-    if message_content(streamed) != message_content(reply):
-        yield f"streamed {message_content(streamed)}, unstreamed {message_content(reply)}"
+    faults: list[str] = []
+    if (one := message_content(streamed)) != (other := message_content(reply)):
+        faults.append(f"streamed {one}, unstreamed {other}")
     if [type(block) for block in streamed.content] != [type(block) for block in reply.content]:
-        yield "other blocks"
+        faults.append("other blocks")
     pairs: list[tuple[str, Any, Any]] = [
         (name, getattr(streamed.metadata, name), getattr(reply.metadata, name))
         for name in ("model", "stop_reason", "status")
@@ -285,7 +282,8 @@ def _twin_faults(streamed: Message, reply: Message) -> Iterator[str]:
         pairs += [(f"usage.{name}", getattr(ours, name), getattr(theirs, name)) for name in names]
     else:
         pairs.append(("usage", ours, theirs))
-    yield from (f"{name}: streamed {ours}, unstreamed {theirs}" for name, ours, theirs in pairs if ours != theirs)
+    faults += [f"{name}: streamed {ours}, unstreamed {theirs}" for name, ours, theirs in pairs if ours != theirs]
+    yield Trial("unstreamed", tuple(faults))
 
 
 def edits(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
@@ -316,7 +314,13 @@ def _try_edit(subject: StreamSubject, plan: Plan, events_by_frame: list[list[Str
         return Trial(str(plan), tuple(faults))
     if last == due:
         return Trial(str(plan), tuple(faults), "the same message")
-    faults += _metadata_faults(last.message, due.message)
+    # A lost or moved event may make these fields unknown, but must not change them. On some wires silence means an
+    # ordinary stop.
+    reason, usage, whole = last.message.stop_reason, last.message.usage, due.message.usage
+    if reason not in (None, due.message.stop_reason, StopReason.TOOL_USE, StopReason.END_TURN):
+        faults.append(f"the reason to stop became {reason}")
+    if usage is not None and whole is not None and usage.total_tokens != whole.total_tokens:
+        faults.append(f"the usage became {usage.total_tokens} tokens, from {whole.total_tokens}")
     result = message_content(last.message)
     remaining: list[StreamEvent] = []
     for event in chain.from_iterable(events_by_frame):
@@ -327,16 +331,6 @@ def _try_edit(subject: StreamSubject, plan: Plan, events_by_frame: list[list[Str
     if not any(matches_expected(result, each) for each in allowed):
         faults.append(f"says {result}, which the remaining events do not")
     return Trial(str(plan), tuple(faults), "what its events say")
-
-
-def _metadata_faults(result: Message, due: Message) -> Iterator[str]:
-    """A lost or moved event may make these fields unknown, but must not change them. On some wires silence means an
-    ordinary stop.
-    """
-    if result.stop_reason not in (None, due.stop_reason, StopReason.TOOL_USE, StopReason.END_TURN):
-        yield f"the reason to stop became {result.stop_reason}"
-    if result.usage is not None and due.usage is not None and result.usage.total_tokens != due.usage.total_tokens:
-        yield f"the usage became {result.usage.total_tokens} tokens, from {due.usage.total_tokens}"
 
 
 def error_events(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:

@@ -24,7 +24,7 @@ from sqlalchemy import text
 
 from dragoman.adapter.errors import MissingExtraError
 from dragoman.canonical.message import Message
-from dragoman.cli.cost.sources import AttachedStore, ExportedReplies, Repricing, Source, Span, StoreReplies
+from dragoman.cli.cost.sources import ALWAYS, Repricing, Source, Span, read_attached_store, read_export, read_store
 from dragoman.pricing.analytics.cost_lines import CostLine
 from dragoman.store import Store
 from tests.store.load.writers import FORK_CONTEXT
@@ -87,14 +87,14 @@ def measure(work: Callable[[], Any]) -> tuple[Any, float, float, float]:
     return found
 
 
-def sum_replies(source: Source[Any]) -> list[CostLine]:
-    return list(source.lines(BY, Repricing()))
+def sum_replies(source: Source, span: Span = ALWAYS) -> list[CostLine]:
+    return list(source.lines(BY, Repricing(), span))
 
 
 def _attached_report(url: str) -> list[CostLine] | None:
     """None if DuckDB has no extension for it."""
     try:
-        return sum_replies(AttachedStore(url))
+        return sum_replies(Source(read_attached_store, url))
     except MissingExtraError:
         return None
 
@@ -120,11 +120,11 @@ def compare_reports(replies: int) -> tuple[list[dict[str, Any]], bool]:
         runs: dict[str, Callable[[], Any]] = {
             "export": export,
             "export, one day changed": export_again,
-            "report of the store": lambda: sum_replies(StoreReplies(url)),
-            "report of the files": lambda: sum_replies(ExportedReplies(folder)),
+            "report of the store": lambda: sum_replies(Source(read_store, url)),
+            "report of the files": lambda: sum_replies(Source(read_export, folder)),
             "report of the store, attached": lambda: _attached_report(url),
-            "one day of the store": lambda: sum_replies(StoreReplies(url, day)),
-            "one day of the files": lambda: sum_replies(ExportedReplies(folder, day)),
+            "one day of the store": lambda: sum_replies(Source(read_store, url), day),
+            "one day of the files": lambda: sum_replies(Source(read_export, folder), day),
         }
         rows, found = [], {}
         for name, work in runs.items():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, RequestError
 from dragoman.canonical.message import Message
-from dragoman.cli.cost.sources import AttachedStore, Repricing, Span, StoreReplies
+from dragoman.cli.cost.sources import Repricing, Source, Span, read_attached_store, read_store
 from dragoman.store import Store, StoreError, StoreVersionError
 from dragoman.store.reports.attached import _BACKENDS, AttachedReplies
 from tests.sampling import examples
@@ -36,8 +36,8 @@ def test_a_report_is_that_of_the_store(lasting_place: str) -> None:
     for by in (*([name] for name in GROUPS), ["team", "day"]):
         for span in (Span(), Span(NOON + DAY), Span(None, NOON + DAY)):
             for prices in PRICES:
-                found = AttachedStore(lasting_place, span).lines(by, prices)
-                assert tuple(found) == tuple(StoreReplies(lasting_place, span).lines(by, prices))
+                found = Source(read_attached_store, lasting_place).lines(by, prices, span)
+                assert tuple(found) == tuple(Source(read_store, lasting_place).lines(by, prices, span))
 
 
 @examples(8, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -60,7 +60,7 @@ def _compare(url: str, messages: list[Message], by: list[str], prices: Repricing
     with Store(url, synchronous="normal") as store:
         store.create(messages=messages[:8], attempts=messages[8:], session_id="a\\0\0\\")
     attached(url)
-    assert tuple(AttachedStore(url).lines(by, prices)) == tuple(StoreReplies(url).lines(by, prices))
+    assert tuple(Source(read_attached_store, url).lines(by, prices)) == tuple(Source(read_store, url).lines(by, prices))
 
 
 def test_an_older_store_is_refused(lasting_place: str) -> None:

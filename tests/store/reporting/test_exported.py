@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, RequestError
 from dragoman.canonical.message import Message, MessageMetadata, MessageStatus, read_message
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
-from dragoman.cli.cost.sources import ExportedReplies, Repricing, Span, StoreReplies
+from dragoman.cli.cost.sources import Repricing, Source, Span, read_export, read_store
 from dragoman.pricing import price_table
 from dragoman.pricing.analytics.usages import Replies, day_path
 from dragoman.store import AsyncStore, ExportResult, Store, StoreError
@@ -253,7 +253,7 @@ def test_an_empty_name_is_not_a_missing_one(tmp_path: Path, group: str, prices: 
     with Store(url, synchronous="normal") as store:
         store.create(messages=[Message.assistant("a secret", metadata=metadata) for metadata in named])
         store.export_replies(tmp_path / "days")
-    for source in (StoreReplies(url), ExportedReplies(tmp_path / "days")):
+    for source in (Source(read_store, url), Source(read_export, tmp_path / "days")):
         assert {line.key for line in source.lines([group], prices)} == {(None,), ("",)}
 
 
@@ -265,7 +265,7 @@ def test_a_cost_status_of_a_newer_version_is_a_lower_bound(tmp_path: Path) -> No
     with Store(url, synchronous="normal") as store:
         store.create(messages=[newer])
         store.export_replies(tmp_path / "days")
-    for source in (StoreReplies(url), ExportedReplies(tmp_path / "days")):
+    for source in (Source(read_store, url), Source(read_export, tmp_path / "days")):
         assert [str(line) for line in source.lines(["model"], Repricing())] == ["at least $0.500000"]
 
 
@@ -290,8 +290,8 @@ def test_a_report_over_the_files_is_that_of_the_store(
         done = store.export_replies(place / "days")
     if not done.replies:
         return
-    stored, export = StoreReplies(url, span), ExportedReplies(place / "days", span)
-    assert tuple(export.lines(by, prices)) == tuple(stored.lines(by, prices))
+    stored, export = Source(read_store, url), Source(read_export, place / "days")
+    assert tuple(export.lines(by, prices, span)) == tuple(stored.lines(by, prices, span))
     assert Replies(place / "days").costs() == (spent,)
 
 

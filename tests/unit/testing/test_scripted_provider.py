@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from dragoman import AdapterCapabilities, AsyncSession, Message, Session, tool
+from dragoman import AdapterCapabilities, AsyncSession, Client, Message, Session, tool
 from dragoman.adapter.errors import (
     ConfigurationError,
     OverloadedError,
@@ -158,6 +158,13 @@ def test_invalid_scripts_are_refused() -> None:
         ScriptedProvider("Hi", name="anthropic")
     with pytest.raises(ConfigurationError, match="no settings: api_key"):
         Session(ScriptedProvider("Hi").model, providers={"scripted": {"api_key": "k"}}).ask("Hello")
+
+
+def test_settings_for_a_scripted_provider_are_refused() -> None:
+    provider = ScriptedProvider("Hi.")
+    client = Client(providers={"scripted": {"max_retries": 0}})
+    with client.session(provider.model) as session, pytest.raises(ConfigurationError, match="takes no settings: retry"):
+        session.ask("Hi")
 
 
 def test_async_sessions_play_a_script_as_well() -> None:

@@ -79,8 +79,8 @@ def cost(
         files = [store]
     if not files:
         raise ConfigurationError("no conversation is kept yet: name files or a store")
-    opened = open_sources(files, Span(_to_utc(since), _to_utc(until)), attach=attach)
-    lines = sum_by_key(line for source in opened for line in source.lines(groups, prices))
+    opened, span = open_sources(files, attach=attach), Span(_to_utc(since), _to_utc(until))
+    lines = sum_by_key(line for source in opened for line in source.lines(groups, prices, span))
     priced_by = sorted({source.describe_prices(prices) for source in opened})
     if plot is not None:
         write_plot(plot, groups, lines, "; ".join(priced_by))

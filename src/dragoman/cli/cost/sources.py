@@ -1,16 +1,15 @@
 """The sources of `dragoman cost`: sessions and messages in files, stores, exported stores, and files of usages.
 
-Every source has a method `lines`.
+Each kind has a function that reads it.
 """
 
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -23,9 +22,6 @@ from dragoman.pricing.analytics.usage_columns import SUFFIXES
 from dragoman.pricing.analytics.usages import RecordedReplies, Replies, Usages
 from dragoman.session import snapshot
 from dragoman.sqlite_files import is_sqlite_file
-
-if TYPE_CHECKING:
-    from dragoman.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,165 +51,144 @@ class Span:
 ALWAYS = Span()
 
 
-Spenders = Mapping[str, Mapping[str, object]]
-"""The key and the tag of sessions, by their id."""
-_NO_SPENDERS: Spenders = MappingProxyType({})
 _PAGE = 1000
 SESSION_GROUPS = ("key", "tag")
 """The groups that the metadata of stored sessions names: the gateway's key, and the tag that its client chose."""
 
 
-PlaceT = TypeVar("PlaceT")
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where replies are kept, and the function that reads the costs of those of a span from there."""
 
+    read: "Reader"
+    place: Any
 
-@dataclass(frozen=True)
-class Source(ABC, Generic[PlaceT]):
-    """Where replies are kept, and the time of those that count."""
-
-    place: PlaceT
-    span: Span = ALWAYS
-
-    @abstractmethod
-    def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
+    def lines(self, by: Sequence[str], prices: Repricing, span: Span = ALWAYS) -> Iterable[CostLine]:
         """Return the cost of the replies, by the groups of `dragoman.pricing.analytics.usages.GROUPS`."""
+        if self.read is not read_store and (unknown := [name for name in by if name in SESSION_GROUPS]):
+            raise ConfigurationError(
+                f"only a store knows what to group by {unknown[0]}: name it, and leave --attach out"
+            )
+        return self.read(self.place, span, by, prices)
 
     def describe_prices(self, prices: Repricing) -> str:
-        """Return the origin of the figures, as text."""
-        return f"price table {(prices.table or price_table()).version}" if prices.is_requested else "as recorded"
+        """Return the origin of the figures, as text. Usages have no prices: today's table is their default."""
+        if prices.is_requested or self.read is read_usages:
+            return f"price table {(prices.table or price_table()).version}"
+        return "as recorded"
 
 
-def open_sources(names: Sequence[str], span: Span = ALWAYS, *, attach: bool = False) -> list[Source[Any]]:
+Reader = Callable[[Any, Span, Sequence[str], Repricing], Iterable[CostLine]]
+
+
+def open_sources(names: Sequence[str], *, attach: bool = False) -> list[Source]:
     """Return one source for each session, file of messages, store or exported folder, and one for all files of usages
-    of a kind. Only replies of that span count.
+    of a kind.
 
     A store is a URL or an SQLite file; with ``attach`` DuckDB reads it. Raises ConfigurationError if a file contains no
     replies, and OSError if it cannot be read.
     """
-    store: type[AttachedStore | StoreReplies] = AttachedStore if attach else StoreReplies
-    found: list[Source[Any]] = []
+    store = read_attached_store if attach else read_store
+    found: list[Source] = []
     usages: dict[str, list[Path]] = {}
     for name in names:
         if "://" in name:
-            found.append(store(name, span))
+            found.append(Source(store, name))
             continue
         path = Path(name)
         if path.is_dir():
-            found.append(ExportedReplies(path, span))
+            found.append(Source(read_export, path))
             continue
         if not path.is_file():
             raise ConfigurationError(f"there is no file {name!r}")
         suffix = path.suffix.lower()
         if is_sqlite_file(path):
-            found.append(store(f"sqlite:///{path}", span))
+            found.append(Source(store, f"sqlite:///{path}"))
         elif suffix == ".json" or (suffix not in (".parquet", ".csv") and _has_messages(path)):
-            found.append(MessageFile(path, span))
+            found.append(Source(read_messages, path))
         elif suffix in SUFFIXES:
             usages.setdefault(suffix, []).append(path)
         else:
             raise ConfigurationError(
                 f"{name}: costs are read from .json, {', '.join(SUFFIXES)}, stores, and folders exported from them"
             )
-    return [*found, *(UsageFiles(paths, span) for paths in usages.values())]
+    return [*found, *(Source(read_usages, paths) for paths in usages.values())]
 
 
-class UsageFiles(Source[Sequence[Path]]):
-    """Files with a row for each reply. They contain no prices, so today's table is the default."""
-
-    def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
-        _refuse_session_groups(by)
-        usages = Usages(self.place, since=self.span.since, until=self.span.until)
-        return usages.costs(by, prices.table or price_table(), at=prices.at, as_model=prices.as_model)
-
-    def describe_prices(self, prices: Repricing) -> str:
-        return f"price table {(prices.table or price_table()).version}"
+def read_usages(files: Sequence[Path], span: Span, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
+    """Read files with a row for each reply."""
+    usages = Usages(files, since=span.since, until=span.until)
+    return usages.costs(by, prices.table or price_table(), at=prices.at, as_model=prices.as_model)
 
 
-class MessageFile(Source[Path]):
-    """A session that `Session.dump` wrote, including broken replies, or one message per line."""
-
-    def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
-        _refuse_session_groups(by)
-        in_span = (message for message in self._messages() if self.span.contains(message.created_at))
-        return sum_by_key(_iter_lines(in_span, by, prices))
-
-    def _messages(self) -> Iterator[Message]:
-        if self.place.suffix.lower() == ".json":
-            session = snapshot.read(self.place.read_bytes(), new_message_id)
-            for message in (*session.messages, *session.attempts):
-                named = {"session_id": message.session_id or session.session_id}
-                yield message.model_copy(update=named)
-            return
-        with self.place.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                where = f"{self.place}, line {number} is not a message"
-                try:
-                    if line.strip():
-                        yield read_message(line)
-                except ValidationError as error:
-                    fault = error.errors(include_input=False, include_url=False)[0]  # not the conversation
-                    place = ".".join(map(str, fault["loc"]))
-                    raise ConfigurationError(f"{where}: {place}: {fault['msg']}") from None
-                except ValueError as error:
-                    raise ConfigurationError(f"{where}: {error!s:.200}") from None
+def read_messages(file: Path, span: Span, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
+    """Read a session that `Session.dump` wrote, including broken replies, or one message per line."""
+    in_span = (message for message in _iter_messages(file) if span.contains(message.created_at))
+    return sum_by_key(_iter_lines(in_span, by, prices))
 
 
-class StoreReplies(Source[str]):
-    """All billed replies and attempts of a store, given its URL."""
+def _iter_messages(file: Path) -> Iterator[Message]:
+    if file.suffix.lower() == ".json":
+        session = snapshot.read(file.read_bytes(), new_message_id)
+        for message in (*session.messages, *session.attempts):
+            yield message.model_copy(update={"session_id": message.session_id or session.session_id})
+        return
+    with file.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            where = f"{file}, line {number} is not a message"
+            try:
+                if line.strip():
+                    yield read_message(line)
+            except ValidationError as error:
+                fault = error.errors(include_input=False, include_url=False)[0]  # not the conversation
+                place = ".".join(map(str, fault["loc"]))
+                raise ConfigurationError(f"{where}: {place}: {fault['msg']}") from None
+            except ValueError as error:
+                raise ConfigurationError(f"{where}: {error!s:.200}") from None
 
-    def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
-        from dragoman.store import Store  # its extra is needed only for stores
 
-        with Store(self.place, read_only=True) as store:
-            replies = store.billed_replies(since=self.span.since, until=self.span.until)
-            return sum_by_key(_iter_lines(replies, by, prices, self._find_spenders(store, by)))
+def read_store(url: str, span: Span, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
+    """Read all billed replies and attempts of a store."""
+    from dragoman.store import Store  # its extra is needed only for stores
 
-    def _find_spenders(self, store: "Store", by: Sequence[str]) -> Spenders:
-        """Return the key and the tag of each session that was used in this time and has one."""
-        found: dict[str, dict[str, object]] = {}
-        cursor: str | None = None
-        more = any(name in by for name in SESSION_GROUPS)
+    spenders: dict[str, dict[str, object]] = {}
+    with Store(url, read_only=True) as store:
+        cursor, more = None, any(name in by for name in SESSION_GROUPS)
         while more:
-            page = store.list(since=self.span.since, limit=_PAGE, cursor=cursor)
+            page = store.list(since=span.since, limit=_PAGE, cursor=cursor)
             for record in page.sessions:
                 if known := {name: record.metadata[name] for name in SESSION_GROUPS if name in record.metadata}:
-                    found[record.id] = known
+                    spenders[record.id] = known
             cursor, more = page.cursor, page.cursor is not None
-        return found
+        replies = store.billed_replies(since=span.since, until=span.until)
+        return sum_by_key(_iter_lines(replies, by, prices, spenders))
 
 
-class AttachedStore(Source[str]):
-    """A store that DuckDB reads in place, given its URL."""
+def read_attached_store(url: str, span: Span, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
+    """Let DuckDB read a store in place."""
+    from dragoman.store.reports.attached import AttachedReplies
 
-    def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
-        from dragoman.store.reports.attached import AttachedReplies
-
-        return _report_lines(AttachedReplies(self.place, since=self.span.since, until=self.span.until), by, prices)
+    return _report_lines(AttachedReplies(url, since=span.since, until=span.until), by, prices)
 
 
-class ExportedReplies(Source[Path]):
-    """The folder that `dragoman store export` wrote."""
-
-    def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
-        return _report_lines(Replies(self.place, since=self.span.since, until=self.span.until), by, prices)
+def read_export(folder: Path, span: Span, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
+    """Read the folder that `dragoman store export` wrote."""
+    return _report_lines(Replies(folder, since=span.since, until=span.until), by, prices)
 
 
 def _report_lines(replies: RecordedReplies, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
-    _refuse_session_groups(by)
     if prices.is_requested:
         return replies.reprice(by, prices.table, at=prices.at, as_model=prices.as_model)
     return replies.costs(by)
 
 
-def _refuse_session_groups(by: Sequence[str]) -> None:
-    """Raise ConfigurationError for groups that only the sessions of a store know."""
-    for name in by:
-        if name in SESSION_GROUPS:
-            raise ConfigurationError(f"only a store knows what to group by {name}: name it, and leave --attach out")
-
-
 def _iter_lines(
-    messages: Iterable[Message], by: Sequence[str], prices: Repricing, spenders: Spenders = _NO_SPENDERS
+    messages: Iterable[Message],
+    by: Sequence[str],
+    prices: Repricing,
+    spenders: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
 ) -> Iterator[CostLine]:
+    """``spenders`` are the key and the tag of sessions, by their id."""
     replies: Iterator[Message] = (
         message for message in messages if message.usage is not None or message.metadata.provider is not None
     )

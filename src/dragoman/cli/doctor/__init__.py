@@ -3,7 +3,6 @@
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +12,7 @@ import typer
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.replies.drift import drift_of
 from dragoman.cli.doctor import local_checks, network_checks
-from dragoman.cli.doctor.local_checks import Finding, Findings, State, note, ok, print_finding, problem, show_address
+from dragoman.cli.doctor.local_checks import Findings, State, note, ok, print_finding, problem, show_address
 from dragoman.cli.io.console import console, show_line
 from dragoman.configuration.file import (
     ConfigurationFile,
@@ -53,10 +52,10 @@ def doctor(
     """
     out, problems = console(), 0
 
-    def report(check: Callable[[], Findings]) -> None:
+    def report(check: Callable[..., Findings], *arguments: Any, **options: Any) -> None:
         nonlocal problems
         try:
-            for finding in check():
+            for finding in check(*arguments, **options):
                 print_finding(out, finding)
                 problems += finding.state is State.PROBLEM
         except (DragomanError, OSError) as error:
@@ -64,43 +63,44 @@ def doctor(
             problems += 1
 
     file: ConfigurationFile | None = None
-    wrong: list[Finding] = []
+    configuration = ok("configuration", "there is no dragoman.toml: the commands use their defaults")
     settings: dict[str, Any] = {}
     if (place := find_configuration()) is not None:
+        advice = f"correct {place[0]}"
         try:
             file = read_configuration(*place)
+            advice = f"dragoman config check {file.path}"
+            settings = dict(build_settings(file, trusted=is_trusted(file)))
+            configuration = ok("configuration", str(file.path))
         except DragomanError as error:
-            wrong = [problem("configuration", str(error), f"correct {place[0]}")]
-        else:
-            with suppress(DragomanError):  # its mistakes are reported with the file
-                settings = dict(build_settings(file, trusted=is_trusted(file)))
+            configuration = problem("configuration", str(error), advice)
     store: str | None = settings.get("store")
     keeps_log = file is None or bool(file.tables.get("log", True))
-    if drift:
-        report(lambda: iter(wrong) if wrong else _count_drift(store))
-        if problems:
-            raise typer.Exit(1)
-        return
-    report(local_checks.check_python)
-    report(local_checks.check_extras)
-    report(local_checks.check_terminal)
-    report(lambda: iter(wrong) if wrong else local_checks.check_configuration(file))
-    report(local_checks.check_keys)
-    sources = network_checks.find_sources(settings.get("providers", {}))
-    report(lambda: network_checks.check_sources(sources))
-    report(lambda: local_checks.check_proxies(file))
-    report(local_checks.check_certificates)
-    report(local_checks.check_clock)
-    report(lambda: local_checks.check_store(store, keeps_log=keeps_log))
-    report(lambda: local_checks.check_databases(file, store))
-    report(local_checks.check_embedded_model)
-    _check_addresses(report, connect, settings, sources, store, redis)
+    if drift and place is not None and file is None:
+        report(iter, [configuration])
+    elif drift:
+        report(_count_drift, store)
+    else:
+        report(local_checks.check_python)
+        report(local_checks.check_extras)
+        report(local_checks.check_terminal)
+        report(iter, [configuration])
+        report(local_checks.check_keys)
+        sources = network_checks.find_sources(settings.get("providers", {}))
+        report(network_checks.check_sources, sources)
+        report(local_checks.check_proxies, file)
+        report(local_checks.check_certificates)
+        report(local_checks.check_clock)
+        report(local_checks.check_store, store, keeps_log=keeps_log)
+        report(local_checks.check_databases, file, store)
+        report(local_checks.check_embedded_model)
+        _check_addresses(report, connect, settings, sources, store, redis)
     if problems:
         raise typer.Exit(1)
 
 
 def _check_addresses(
-    report: Callable[[Callable[[], Findings]], None],
+    report: Callable[..., None],
     connect: bool | None,
     settings: Mapping[str, Any],
     sources: Sequence[network_checks.CredentialSource],
@@ -109,20 +109,20 @@ def _check_addresses(
 ) -> None:
     """Connect to the providers and servers that are used here, if the user agrees; otherwise name them."""
     places, misplaced = network_checks.find_places(settings.get("providers", {}))
-    report(lambda: iter(misplaced))
+    report(iter, misplaced)
     servers = [url for url in (store, redis) if url is not None and not url.startswith("sqlite")]
     addresses = sorted({show_address(each) for each in (*(place.base_url for place in places), *servers)})
     fetched = [f"for the credentials of {each.provider}" for each in sources]
     if (addresses or sources) and _may_connect(connect, [*addresses, *fetched]):
-        report(lambda: network_checks.check_places(places))
-        report(lambda: network_checks.fetch_credentials(sources))
-        if store in servers and store is not None:
-            report(lambda: network_checks.check_server_store(store))
+        report(network_checks.check_places, places)
+        report(network_checks.fetch_credentials, sources)
+        if store in servers:
+            report(network_checks.check_server_store, store)
         if redis is not None:
-            report(lambda: network_checks.check_redis(redis))
+            report(network_checks.check_redis, redis)
     elif addresses or sources:
         named = ", ".join([*addresses, *fetched])
-        report(lambda: iter([note("addresses", f"not checked: {named}", "dragoman doctor --connect")]))
+        report(iter, [note("addresses", f"not checked: {named}", "dragoman doctor --connect")])
 
 
 def _may_connect(connect: bool | None, addresses: list[str]) -> bool:

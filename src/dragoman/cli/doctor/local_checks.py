@@ -22,7 +22,7 @@ from rich.console import Console
 from dragoman.adapter.errors import ConfigurationError, DragomanError, MissingExtraError
 from dragoman.adapter.registry import adapter_class, providers
 from dragoman.cli.io.console import show_line, show_lines
-from dragoman.configuration.file import ConfigurationFile, build_settings, is_trusted
+from dragoman.configuration.file import ConfigurationFile
 from dragoman.credentials.contract import ApiKey
 from dragoman.credentials.stored_keys import StoredKeys
 from dragoman.pricing import price_table
@@ -118,19 +118,6 @@ def check_extras() -> Findings:
     yield ok("extras", f"installed: {', '.join(sorted(installed)) or 'none'}")
     if missing:
         yield note("extras", f"not installed: {', '.join(missing)}", "pip install 'dragoman[NAME]' if you need one")
-
-
-def check_configuration(file: ConfigurationFile | None) -> Findings:
-    if file is None:
-        yield ok("configuration", "there is no dragoman.toml: the commands use their defaults")
-        return
-    try:
-        build_settings(file, trusted=is_trusted(file))
-    except ConfigurationError as error:
-        advice = f"dragoman config check {file.path}"
-        yield problem("configuration", str(error), advice)
-    else:
-        yield ok("configuration", str(file.path))
 
 
 def check_keys() -> Findings:

@@ -39,9 +39,9 @@ def write_foreign(file: IO[str], text: str) -> None:
     file.flush()
 
 
-def counted(number: int, noun: str, plural: str | None = None) -> str:
+def counted(number: int, noun: str) -> str:
     """Return a number of things in words, such as ``1 error`` and ``2,000 errors``."""
-    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+    return f"{number:,} {noun if number == 1 else f'{noun}s'}"
 
 
 def print_table(

@@ -5,7 +5,7 @@ keeps, with the tools that its options name.
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
@@ -14,14 +14,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from dragoman.adapter.errors import ConfigurationError, DragomanError, MissingExtraError
 from dragoman.adapter.names import bundled_aliases
 from dragoman.adapter.registry import is_provider, parse_model
 from dragoman.canonical.log import one_line
 from dragoman.canonical.message import Message, Role
-from dragoman.cli.io.console import counted, show_line
+from dragoman.cli.io.console import console, counted, show_line
 from dragoman.client import Client
 from dragoman.configuration import ClientSettings, client_config
 from dragoman.configuration.file import build_settings, find_configuration, is_trusted, read_configuration
@@ -193,32 +191,19 @@ class ConversationLog:
         return self._store.load(session_id)
 
     def close(self) -> None:
-        """Close the store, if it is open."""
+        """Close the store, if it is open, and say so if a conversation could not be kept."""
         if "_store" in vars(self):
             self._store.close()
+        if self.problem:
+            hint = "log = false in dragoman.toml turns the log off"
+            notes = console(stderr=True)
+            notes.print(f"[yellow]the conversation is not kept:[/] {show_line(self.problem)} ({hint})")
 
     def _fail(self, error: DragomanError) -> None:
         self.problem = "" if isinstance(error, MissingExtraError) else str(error)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenConversation:
-    """The session of a command, the prompt of its words, and the log that keeps it, if any."""
-
-    session: Session
-    prompt: str | None
-    log: ConversationLog | None
-
-    def close(self, notes: Console) -> None:
-        """Close the session, and say so if the log could not keep it."""
-        self.session.close()
-        if self.log is not None:
-            self.log.close()
-            if self.log.problem:
-                hint = "log = false in dragoman.toml turns the log off"
-                notes.print(f"[yellow]the conversation is not kept:[/] {show_line(self.log.problem)} ({hint})")
-
-
+@contextmanager
 def open_conversation(
     command: str,
     model: str | None,
@@ -231,8 +216,9 @@ def open_conversation(
     tools: Sequence[str] = (),
     base_url: str | None = None,
     mentions: bool = False,
-) -> OpenConversation:
-    """Return a new conversation, the one of the log that ``continued`` names, or the one that was ``dumped``.
+) -> Iterator[tuple[Session, str | None, ConversationLog | None]]:
+    """Open a new conversation, the one of the log that ``continued`` names, or the one that was ``dumped``. Yield its
+    session, the prompt of the command's words, and the log that keeps it, if any.
 
     If a command ``takes_prompt`` and the model may be left out, its only argument is the model if it names one, else
     the prompt. With ``mentions``, the router reads those of the prompts. Raises ConfigurationError if there is no model
@@ -257,7 +243,7 @@ def open_conversation(
     settings: SessionSettings = {"tools": [_load_tool(name) for name in tools], "base_url": base_url}
     if router is not None:  # a stored conversation may have no model of its own
         settings["router"] = router.with_mentions() if mentions else router
-    session: Any
+    session: Session
     if continued is None and dumped is None:
         session = client.session(model, system=system, **settings)
     elif system is not None:
@@ -268,7 +254,12 @@ def open_conversation(
         raise ConfigurationError("conversations are not kept here: the configuration has log = false")
     else:
         session = client.resume(log.find(continued or "1"), model=model, **settings)
-    return OpenConversation(session, prompt, log)
+    try:
+        yield session, prompt, log
+    finally:
+        session.close()
+        if log is not None:
+            log.close()
 
 
 def _names_model(client: Client, word: str) -> bool:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from itertools import dropwhile
-from typing import IO, Protocol
+from typing import IO, Any
 
 from rich.console import Console
 from rich.live import Live
@@ -22,8 +22,10 @@ from dragoman.canonical.events import MessageComplete, OutputRetry, TextDelta, T
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.cli.io.console import show_line, write_foreign
+from dragoman.session import Reply
 from dragoman.session.effects import SessionEvent, ToolAnswered
 from dragoman.session.preview import Preview
+from dragoman.session.stream import ReplyStream
 
 _FENCES = ("```", "~~~")
 _LIST_MARKS = ("- ", "* ", "+ ")
@@ -32,15 +34,7 @@ _MAX_TAIL = 12
 """Lines of the unfinished part that a terminal shows."""
 
 
-class AnswerWriter(Protocol):
-    """Writes a text in pieces. ``end`` writes what is left, and ends the line."""
-
-    def write(self, text: str) -> None: ...
-
-    def end(self) -> None: ...
-
-
-def answer_writer(out: Console) -> AnswerWriter:
+def answer_writer(out: Console) -> "AnswerWriter":
     """Return the writer for the file of the console."""
     return markdown_writer(out) or PlainWriter(out.file)
 
@@ -52,6 +46,8 @@ def markdown_writer(out: Console) -> "MarkdownWriter | None":
 
 
 class PlainWriter:
+    """Writes a text as it is."""
+
     def __init__(self, file: IO[str]) -> None:
         self._file = file
         self._at_line_start = True
@@ -119,6 +115,10 @@ class MarkdownWriter:
             self._live = None
 
 
+AnswerWriter = PlainWriter | MarkdownWriter
+"""Writes a text in pieces. ``end`` writes what is left, and ends the line."""
+
+
 class MarkdownBlocks:
     """Splits Markdown that arrives in pieces into blocks that can be rendered one by one.
 
@@ -151,18 +151,15 @@ class MarkdownBlocks:
             if not (line[0].isspace() or (_is_list(line) and _is_list(self._lines[0]))):
                 block, self._lines = "\n".join(self._lines), []
             self._ends = False
-        if self._lines or line.strip():
+        text = line.strip()
+        if self._lines or text:
             self._lines.append(line)
-        self._track_fence(line.strip())
-        return block
-
-    def _track_fence(self, line: str) -> None:
         if self._fence:
-            if line.startswith(self._fence) and not line.strip(self._fence[0]):
+            if text.startswith(self._fence) and not text.strip(self._fence[0]):
                 self._fence = ""
-        elif line.startswith(_FENCES):
-            mark = line[0]
-            self._fence = mark * (len(line) - len(line.lstrip(mark)))
+        elif text.startswith(_FENCES):
+            self._fence = text[0] * (len(text) - len(text.lstrip(text[0])))
+        return block
 
 
 def _is_list(line: str) -> bool:
@@ -177,14 +174,27 @@ class EventPrinter:
     """Prints a stream as it arrives. Thinking is dim, calls and results are on lines of their own, and so are the
     tokens and the cost of each reply."""
 
-    def __init__(self, out: Console, writer: AnswerWriter | None = None, *, indent: str = "") -> None:
+    def __init__(
+        self, out: Console, writer: AnswerWriter | None = None, *, indent: str = "", thinking: bool = True
+    ) -> None:
         """``writer`` writes the text of the answer; by default it is printed as it is. ``indent`` begins the line of
-        the tokens."""
+        the tokens. ``thinking``: whether it is shown."""
         self._out = out
+        self._thinking = thinking
         self._indent = indent
         self._writer = writer
         self._at_line_start = True
         self._names: dict[str, str] = {}
+
+    def show_stream(self, stream: ReplyStream[Any]) -> Reply[Any]:
+        """Print a whole stream. An error after it begins on a line of its own, and a terminal gets its cursor back."""
+        try:
+            with stream:
+                for event in stream:
+                    self.show(event)
+        finally:
+            self.end()
+        return stream.reply
 
     def show(self, event: SessionEvent) -> None:
         match event:
@@ -194,7 +204,7 @@ class EventPrinter:
                 else:
                     self._end_line()
                     self._writer.write(event.text)
-            case ThinkingDelta() if event.text:
+            case ThinkingDelta() if event.text and self._thinking:
                 self._write(event.text, style="dim italic")
             case ToolUseStart():
                 self._names[event.tool_use_id] = event.tool_name

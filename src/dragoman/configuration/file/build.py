@@ -16,7 +16,13 @@ from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import ConfigurationError, DragomanError
 from dragoman.adapter.names import nearest_name
 from dragoman.canonical.extensions.headers import is_sensitive
-from dragoman.configuration.file.files import ConfigurationFile, find_configuration, is_trusted, read_configuration
+from dragoman.configuration.file.files import (
+    ConfigurationFile,
+    Origin,
+    find_configuration,
+    is_trusted,
+    read_configuration,
+)
 from dragoman.configuration.file.schema import Document, Named, ProviderTable
 from dragoman.configuration.settings import ClientSettings
 from dragoman.credentials.clouds import check_kind
@@ -57,7 +63,11 @@ def build_provider(provider: str, table: ProviderTable, folder: Path) -> dict[st
     if len(sources) > 1:
         problems.append((sources[1], f"there is {sources[0]} already: keep one of them"))
     elif sources:
-        settings["credentials"] = _key_source(sources[0], given[sources[0]], paths)
+        from dragoman.credentials.functions import from_command, from_file, from_variable  # few files name a source
+
+        (name,) = sources
+        readers: tuple[Callable[..., Any], ...] = (from_variable, from_file, from_command)
+        settings["credentials"] = partial(readers[_KEY_SOURCES.index(name)], paths.get(name, given[name]))
     for name, work in (("headers", _read_headers), ("client_certificate", _read_certificates)):
         try:
             settings.update(work(table, paths))
@@ -83,14 +93,6 @@ TRUSTED_SETTINGS = frozenset(ProviderTable.model_fields) - frozenset({
     "location",
 })  # fmt: skip
 """All settings that are not known to be harmless, so that a new one has to be trusted."""
-
-
-def _key_source(name: str, value: Any, paths: Mapping[str, Path]) -> Any:
-    from dragoman.credentials.functions import from_command, from_file, from_variable  # few files name a source
-
-    if name == "api_key_variable":
-        return partial(from_variable, value)
-    return partial(from_file, paths[name]) if name == "api_key_file" else partial(from_command, value)
 
 
 def _read_headers(table: ProviderTable, _: Mapping[str, Path]) -> dict[str, Any]:
@@ -156,13 +158,10 @@ _Mistake = tuple[tuple[str | int, ...], str]
 
 def load_configuration(path: Path | None = None) -> ClientSettings | None:
     """Return the settings of the configuration file that applies; None if there is none. Raises as `build_settings`."""
-    if path is None:
-        found = find_configuration()
-        if found is None:
-            return None
-        file = read_configuration(*found)
-    else:
-        file = read_configuration(path)
+    found = find_configuration() if path is None else (path, Origin.NAMED)
+    if found is None:
+        return None
+    file = read_configuration(*found)
     return build_settings(file, trusted=is_trusted(file))
 
 
@@ -189,10 +188,19 @@ def build_settings(file: ConfigurationFile, *, trusted: bool) -> ClientSettings:
                 f"{file.path} sets {', '.join(untrusted)}, which decide where keys are sent and what runs: read the "
                 f"file, and then run: dragoman config trust {file.path}"
             )
+        options = router = None
+        if unknown := [name for name in document.options if name not in _OPTIONS]:
+            mistakes += [(("options", name), f"an unknown option{nearest_name(name, _OPTIONS)}") for name in unknown]
+        elif document.options:
+            options = _collect(mistakes, ("options",), partial(AdapterOptions, **document.options))
+        if routing := [name for name in ("aliases", "rules", "default_model") if getattr(document, name)]:
+            rules, aliases = document.rules, document.aliases
+            new_router = partial(Router, rules=rules, aliases=aliases, global_default=document.default_model)
+            router = _collect(mistakes, routing[:1], new_router)
         limits = _collect_each(mistakes, "limits", Limit, document.limits)
         built_settings = {
-            "options": _build_options(document, mistakes),
-            "router": _build_router(document, mistakes),
+            "options": options,
+            "router": router,
             "providers": _build_providers(document, mistakes, file.path.parent),
             "limits": Limits(limits) if limits and None not in limits else None,
             "budgets": _collect_each(mistakes, "budgets", Budget, document.budgets),
@@ -241,24 +249,6 @@ def _collect_each(
     return [
         _collect(mistakes, (name, index), partial(make, **table.model_dump())) for index, table in enumerate(tables)
     ]
-
-
-def _build_options(document: Document, mistakes: list[_Mistake]) -> Any:
-    unknown = [name for name in document.options if name not in _OPTIONS]
-    mistakes += [(("options", name), f"an unknown option{nearest_name(name, _OPTIONS)}") for name in unknown]
-    if unknown or not document.options:
-        return None
-    return _collect(mistakes, ("options",), partial(AdapterOptions, **document.options))
-
-
-def _build_router(document: Document, mistakes: list[_Mistake]) -> Any:
-    if not (document.aliases or document.rules or document.default_model):
-        return None
-    return _collect(
-        mistakes,
-        ("aliases",) if document.aliases else ("rules",) if document.rules else ("default_model",),
-        lambda: Router(rules=document.rules, aliases=document.aliases, global_default=document.default_model),
-    )
 
 
 def _build_providers(document: Document, mistakes: list[_Mistake], folder: Path) -> dict[str, Any]:

@@ -46,7 +46,27 @@ class ConfigurationFile:
 
     def line_of(self, place: tuple[str | int, ...]) -> int:
         """Return the line, from 1, of the key at that place, or of the nearest table above it."""
-        return _line_of(self.content.decode().splitlines(), place)
+        # By its table's header and its name: TOML readers keep no positions.
+        keys = [str(each) for each in place if isinstance(each, str)]
+        numbers = [each for each in place if isinstance(each, int)]
+        number, best, best_depth = numbers[0] if numbers else 0, 1, 0
+        table: list[str] = []
+        seen = -1
+        for index, line in enumerate(self.content.decode().splitlines(), 1):
+            text = line.strip()
+            if text.startswith("["):
+                header = text.strip("[]").split("]")[0]
+                full = table = [part.strip().strip("\"'") for part in header.split(".")]
+                if text.startswith("[[") and table == keys[:1]:
+                    seen += 1
+            elif "=" in text and not text.startswith("#"):
+                full = [*table, *(part.strip().strip("\"'") for part in text.partition("=")[0].split("."))]
+            else:
+                continue
+            is_element = not numbers or seen in (-1, number)
+            if keys[: len(full)] == full and is_element and len(full) > best_depth:
+                best, best_depth = index, len(full)
+        return best
 
 
 def find_configuration(
@@ -77,31 +97,6 @@ def read_configuration(path: Path, origin: Origin = Origin.NAMED) -> Configurati
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path} is not valid TOML: {error}") from None
     return ConfigurationFile(path, origin, content, tables)
-
-
-def _line_of(lines: list[str], place: tuple[str | int, ...]) -> int:
-    """Find a key by its table's header and its name. TOML readers keep no positions."""
-    keys = [str(each) for each in place if isinstance(each, str)]
-    numbers = [each for each in place if isinstance(each, int)]
-    number, best, best_depth = numbers[0] if numbers else 0, 1, 0
-    table: list[str] = []
-    seen = -1
-    for index, line in enumerate(lines, 1):
-        text = line.strip()
-        if text.startswith("["):
-            header = text.strip("[]").split("]")[0]
-            table = [part.strip().strip("\"'") for part in header.split(".")]
-            if text.startswith("[[") and table == keys[:1]:
-                seen += 1
-            if keys[: len(table)] == table and (not numbers or seen in (-1, number)) and len(table) > best_depth:
-                best, best_depth = index, len(table)
-        elif "=" in text and not text.startswith("#"):
-            name = [part.strip().strip("\"'") for part in text.partition("=")[0].split(".")]
-            full = [*table, *name]
-            in_element = not numbers or seen in (-1, number)
-            if in_element and keys[: len(full)] == full and len(full) > best_depth:
-                best, best_depth = index, len(full)
-    return best
 
 
 _TRUSTED_NAME = "trusted.json"

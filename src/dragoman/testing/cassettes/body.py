@@ -37,10 +37,8 @@ def encode_body(body: bytes) -> dict[str, Any]:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
         return _binary_fields(body)
-    try:
+    with suppress(MalformedReplyError):
         return {"json": wirejson.loads(text)}
-    except MalformedReplyError:
-        pass
     plain, fields = text.replace("\r\n", "\n"), {}
     if plain.endswith("\n\n"):
         events = plain.removesuffix("\n\n").split("\n\n")
@@ -82,12 +80,10 @@ def decode_body(fields: Mapping[str, Any]) -> bytes:
 
 def _binary_fields(body: bytes) -> dict[str, Any]:
     if detect_framing(body) is Framing.AWS:
-        try:
+        with suppress(ValueError, IndexError, struct.error):
             fields = {"aws": "".join(_format_aws_message(message) + "\n" for message in split_events(body))}
             if decode_body(fields) == body:
                 return fields
-        except (ValueError, IndexError, struct.error):
-            pass
     return {"base64": "\n".join(textwrap.wrap(base64.b64encode(body).decode(), 96)) + "\n"}
 
 

@@ -54,8 +54,7 @@ def find_staleness(recording: Recording, today: datetime.date, days: int = STALE
         installed = adapter_version(provider)
         if installed and _minor_version(installed) != _minor_version(version):
             yield f"recorded with version {version} of the adapter {provider}, but {installed} is installed"
-    versions = dict.fromkeys(each for exchange in recording.exchanges for each in _api_versions(exchange))
-    yield from versions
+    yield from dict.fromkeys(each for exchange in recording.exchanges for each in _api_versions(exchange))
 
 
 def _api_versions(exchange: Exchange) -> Iterator[str]:

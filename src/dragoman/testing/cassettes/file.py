@@ -206,21 +206,11 @@ def adapter_version(provider: str) -> str | None:
 
 def _dump_exchange(exchange: Exchange) -> dict[str, Any]:
     request, response = exchange.request, exchange.response
-    reply = describe_reply(exchange)
+    sent = {"provider": request.provider, "method": request.method, "path": request.path, "headers": request.headers}
+    answered = {"reply": describe_reply(exchange), "status": response.status, "headers": response.headers}
     return {
-        "request": {
-            **({"provider": request.provider} if request.provider else {}),
-            "method": request.method,
-            "path": request.path,
-            **({"headers": dict(request.headers)} if request.headers else {}),
-            **encode_body(request.body),
-        },
-        "response": {
-            **({"reply": reply} if reply else {}),
-            "status": response.status,
-            **({"headers": dict(response.headers)} if response.headers else {}),
-            **encode_body(response.body),
-        },
+        name: {key: value for key, value in fields.items() if value not in (None, {})} | encode_body(part.body)
+        for name, fields, part in (("request", sent, request), ("response", answered, response))
     }
 
 

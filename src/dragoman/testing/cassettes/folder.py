@@ -71,9 +71,7 @@ class CassetteReader:
 
     def __init__(self, folder: Path, labels: Labels | None = None) -> None:
         """``labels`` do not count in requests; the default are those of known clients."""
-        exchanges: list[Exchange] = []
-        for path in sorted(folder.glob("*.yaml")):
-            exchanges += read_recording(path).exchanges
+        exchanges = [each for path in sorted(folder.glob("*.yaml")) for each in read_recording(path).exchanges]
         if not exchanges:
             raise ConfigurationError(f"{folder} has no cassettes")
         self._cassette = Cassette("", exchanges, folder.name, labels)

@@ -25,13 +25,12 @@ class Labels:
 
     def __init__(self, fields: Iterable[str] = (), patterns: Iterable[str | re.Pattern[str]] = ()) -> None:
         self._fields = tuple(tuple(path.split(".")) for path in fields)
-        compiled = []
-        for pattern in patterns:
-            try:
-                compiled.append(re.compile(pattern))
-            except re.error as error:
-                raise ConfigurationError(f"the pattern {pattern!r:.80} is not a regular expression: {error}") from None
-        self._patterns = tuple(compiled)
+        try:
+            self._patterns = tuple(re.compile(pattern) for pattern in patterns)
+        except re.error as error:
+            raise ConfigurationError(
+                f"the pattern {error.pattern!r:.80} is not a regular expression: {error}"
+            ) from None
 
     @classmethod
     def known(cls, fields: Iterable[str] = (), patterns: Iterable[str | re.Pattern[str]] = ()) -> Self:

@@ -6,7 +6,8 @@ with one is rejected.
 
 import dataclasses
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode
@@ -53,28 +54,23 @@ def scrub_exchanges(exchanges: Sequence[Exchange], scanner: Scanner) -> list[Exc
     Raises SecretFoundError for a secret that is split over the events of a stream: masking its start would hide the
     rest from the check of the file.
     """
-    if split := list(_find_split_secrets(exchanges, scanner)):
-        raise SecretFoundError(split)
-    scrubbed = []
-    for each in exchanges:
+    split, scrubbed = [], []
+    for number, each in enumerate(exchanges, 1):
+        for place, texts in _joined_texts(_parse_events(each)):
+            ends = list(accumulate(map(len, texts)))
+            # It begins in one text and ends in another.
+            if any(bisect_right(ends, at) != bisect_right(ends, end - 1) for at, end in scanner.places("".join(texts))):
+                where = f"exchange {number}, response {scanner.mask(place)}, joined over the stream"
+                split.append(SecretFinding("a secret that is split over events", where))
         path, separator, query = each.request.path.partition("?")
         pairs = parse_qsl(query, keep_blank_values=True)
         if any(scanner.is_secret(name, value) for name, value in pairs):
             query = urlencode([(name, MASK if scanner.is_secret(name, value) else value) for name, value in pairs])
         request = dataclasses.replace(each.request, path=scanner.mask(path + separator + query))
         scrubbed.append(Exchange(_scrub_part(request, scanner), _scrub_part(each.response, scanner)))
+    if split:
+        raise SecretFoundError(split)
     return scrubbed
-
-
-def _find_split_secrets(exchanges: Iterable[Exchange], scanner: Scanner) -> Iterator[SecretFinding]:
-    """Yield the secrets of streamed replies that no mask of their events hides: a part would stay in another event."""
-    for number, exchange in enumerate(exchanges, 1):
-        for path, texts in _joined_texts(_parse_events(exchange)):
-            ends = list(accumulate(map(len, texts)))
-            # It begins in one text and ends in another.
-            if any(bisect_right(ends, at) != bisect_right(ends, end - 1) for at, end in scanner.places("".join(texts))):
-                place = f"exchange {number}, response {scanner.mask(path)}, joined over the stream"
-                yield SecretFinding("a secret that is split over events", place)
 
 
 def _parse_events(exchange: Exchange) -> list[Any]:
@@ -109,10 +105,8 @@ def _texts(value: Any, path: str, numbers: str) -> Iterable[tuple[str, str, str]
 def _scrub_part(part: PartT, scanner: Scanner) -> PartT:
     """Return a request or a response with a masked body and masked headers."""
     headers = {name: scanner.mask(value) for name, value in part.headers.items()}
-    try:
+    with suppress(MalformedReplyError):
         return dataclasses.replace(part, body=_scrub_json(part.body, scanner), headers=headers)
-    except MalformedReplyError:
-        pass
     events = split_events(part.body) if part.body else []
     if len(events) < 2:
         return dataclasses.replace(part, body=_scrub_text(part.body, scanner), headers=headers)

@@ -21,7 +21,6 @@ from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.errors import DragomanError
-from dragoman.canonical.message import Message
 from dragoman.testing.cassettes.exchange import (
     RecordedRequest,
     cached_adapter,
@@ -44,7 +43,6 @@ _FORM_NOTES = frozenset(
      "inside", "spelling", "apart", "steps"}
 )  # fmt: skip
 """Notes of adapters on the form of a message, not on its content."""
-_TEXTS = ("text", "input_text", "output_text")
 _REDUNDANT_FIELDS = frozenset({"index", "arguments"})
 """Fields of a native object that repeat its canonical block."""
 _TAGS = {
@@ -94,9 +92,17 @@ def _canonical_content(body: dict[str, Any], provider: str, addressed: str | Non
     context = RequestContext(model=str(adapter.model_id), new_id=lambda: f"m{next(number)}")
     messages, tools, options = adapter.from_wire_request(_tidy_body(body), context)
     names = _Normalizer()
+    written: list[dict[str, Any]] = []
+    for message in messages:
+        blocks = [_block(block.model_dump(mode="json", exclude_none=True), names) for block in message.content]
+        written.append({"role": str(message.role), "content": blocks})
+        if message.channel is not None:
+            written[-1]["channel"] = str(message.channel)
+        if notes := _native_notes(message.metadata.provider_raw or {}, names):
+            written[-1]["noted"] = notes
     return {
         "model": [addressed, model],
-        "messages": [_message(message, names) for message in messages],
+        "messages": written,
         "tools": [
             {
                 "name": tool.name,
@@ -108,16 +114,6 @@ def _canonical_content(body: dict[str, Any], provider: str, addressed: str | Non
         ],
         "options": _options(options, names),
     }
-
-
-def _message(message: Message, names: "_Normalizer") -> dict[str, Any]:
-    blocks = [_block(block.model_dump(mode="json", exclude_none=True), names) for block in message.content]
-    data: dict[str, Any] = {"role": str(message.role), "content": blocks}
-    if message.channel is not None:
-        data["channel"] = str(message.channel)
-    if notes := _native_notes(message.metadata.provider_raw or {}, names):
-        data["noted"] = notes
-    return data
 
 
 def _block(block: dict[str, Any], names: "_Normalizer") -> dict[str, Any]:
@@ -205,10 +201,9 @@ class _Normalizer:
 
 def _single_text(content: Any) -> str | None:
     """Return the text of a list that contains one plain text part, or None."""
-    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], Mapping):
-        part = content[0]
-        if part.keys() == {"type", "text"} and part["type"] in _TEXTS and isinstance(part["text"], str):
-            return part["text"]
+    match content:
+        case [{"type": "text" | "input_text" | "output_text", "text": str(text), **others}] if not others:
+            return text
     return None
 
 

@@ -50,7 +50,6 @@ class Recorder:
     """
 
     path: Path
-    mode: str
     cassette: Cassette
     loaded: Recording
     recording: bool = False
@@ -121,9 +120,7 @@ def cassette(path: Path | str, mode: str = "none", *, allow_repeats: bool = Fals
     exists = path.exists()
     loaded = loads(path.read_text(encoding="utf-8")) if exists and mode not in ("all", "rewrite") else Recording("", [])
     replay = Cassette(loaded.server, list(loaded.exchanges), path.name)
-    recorder = Recorder(
-        path, mode, replay, loaded, mode in _RECORDING or (mode == "once" and not exists), allow_repeats
-    )
+    recorder = Recorder(path, replay, loaded, mode in _RECORDING or (mode == "once" and not exists), allow_repeats)
     with mask_logs(lambda: recorder.scanner), _VcrCassette.use(path=str(path), recorder=recorder):
         yield recorder
     recorder.write()

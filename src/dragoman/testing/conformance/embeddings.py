@@ -1,6 +1,5 @@
 """The kit for embedding adapters, as a test class with one test for each law."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -8,7 +7,8 @@ from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, MalformedReplyError, ProviderError, RequestError
 from dragoman.adapter.operations.embeddings import EmbeddingAdapter, EmbeddingOptions, plan_requests
 from dragoman.adapter.registry import adapter_class
-from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.adapter.wire import WireResponse
+from dragoman.testing.conformance.subject import parse_body
 
 _TEXTS = ("first text", 'second "text" ß', "third 文本")
 _PLAIN = EmbeddingOptions()
@@ -73,7 +73,7 @@ class EmbeddingConformance:
     def test_every_text_is_sent_in_its_place(self, subject: EmbeddingAdapter) -> None:
         """The body holds each text once, unchanged, in the order of the inputs."""
         texts = _texts(subject)
-        found = [each for each in _values(_body(subject.to_wire(texts, _PLAIN))) if each in texts]
+        found = [each for each in _values(parse_body(subject.to_wire(texts, _PLAIN).body)) if each in texts]
         assert found == list(texts)
 
     def test_dimensions_reach_the_wire(self, subject: EmbeddingAdapter) -> None:
@@ -84,8 +84,8 @@ class EmbeddingConformance:
         if not facts.can_shorten:
             pytest.skip("the model has one length")
         shorter = facts.dimension_choices[0] if facts.dimension_choices else (facts.dimension_range or (1, 1))[0]
-        body = _body(subject.to_wire(_texts(subject)[:1], EmbeddingOptions(dimensions=shorter)))
-        assert shorter in _values(body)
+        request = subject.to_wire(_texts(subject)[:1], EmbeddingOptions(dimensions=shorter))
+        assert shorter in _values(parse_body(request.body))
         with pytest.raises(RequestError):
             subject.to_wire(_texts(subject)[:1], EmbeddingOptions(dimensions=10**9))
 
@@ -109,10 +109,10 @@ class EmbeddingConformance:
     def test_fields_of_the_caller_win(self, subject: EmbeddingAdapter) -> None:
         """An extra field is in the body, and the value ``...`` removes one."""
         texts = _texts(subject)[:1]
-        body = _body(subject.to_wire(texts, EmbeddingOptions(extra={"x_unknown": {"a": 1}})))
+        body = parse_body(subject.to_wire(texts, EmbeddingOptions(extra={"x_unknown": {"a": 1}})).body)
         assert body.pop("x_unknown") == {"a": 1}
         name = next(iter(body))
-        assert name not in _body(subject.to_wire(texts, EmbeddingOptions(extra={name: ...})))
+        assert name not in parse_body(subject.to_wire(texts, EmbeddingOptions(extra={name: ...})).body)
 
     def test_vectors_come_back_in_order(self, subject: EmbeddingAdapter) -> None:
         """One vector for each input, as 32-bit floats, with the tokens."""
@@ -171,11 +171,6 @@ def _texts(subject: EmbeddingAdapter) -> tuple[str, ...]:
 def _vectors(subject: EmbeddingAdapter, texts: Sequence[str]) -> list[list[float]]:
     length = subject.capabilities.dimensions or 4
     return [[float(number + 1), *[0.5] * (length - 1)] for number in range(len(texts))]
-
-
-def _body(request: WireRequest) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(request.body)
-    return found
 
 
 def _values(value: Any) -> list[Any]:

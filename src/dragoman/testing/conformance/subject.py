@@ -10,6 +10,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
 from dragoman.adapter.errors import DragomanError, MalformedReplyError, ProjectionError
 from dragoman.adapter.losses import Loss, LossKind
+from dragoman.adapter.replies.stream_decoder import decode_stream
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock
@@ -130,6 +131,12 @@ class Subject:
     ) -> list[StreamEvent]:
         """Return the events of a streamed reply."""
         return list(self.adapter.iter_stream([wire.stream(sample)], context or self.context()))
+
+
+def last_event(subject: Subject, chunks: Iterable[bytes], **fields: Any) -> StreamEvent:
+    """Return the last event of a stream. The fields are those of its context."""
+    *_, last = decode_stream(chunks, subject.adapter.decoder(subject.context(**fields)))
+    return last
 
 
 def fit_to_wire(sample: SampleReply, wire: Wire) -> SampleReply:

@@ -10,29 +10,41 @@ No request leaves the process. Everything else works as with any provider: histo
 streams arrive in chunks, tools run, errors are typed and fallbacks apply.
 """
 
+import asyncio
 import json
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, RequestContext
-from dragoman.adapter.errors import ConfigurationError, DragomanError
+from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
+from dragoman.adapter.errors import ConfigurationError, DragomanError, ProviderError, RequestTimeoutError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.adapter.registry import register_adapter
-from dragoman.adapter.wire import WireRequest
+from dragoman.adapter.wire import AttemptRecord, Headers, WireRequest, WireResponse
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.testing.doubles.scripted_adapter import ALL_CAPABILITIES, TRANSPORT, ScriptedAdapter
-from dragoman.testing.doubles.scripted_transport import AsyncScriptedTransport, ScriptedReply, ScriptedTransport
-from dragoman.testing.doubles.scripted_wire import MODEL
+from dragoman.testing.doubles import scripted_wire
+from dragoman.testing.doubles.scripted_adapter import (
+    ALL_CAPABILITIES,
+    EMBEDDINGS_PATH,
+    TRANSPORT,
+    ScriptedAdapter,
+    answer_embeddings,
+)
 from dragoman.testing.sample_reply import SampleCall, SampleReply
 from dragoman.transport import register_transport
+from dragoman.transport.contract import AsyncStreamedReply, StreamedReply
 
 _WORD = re.compile(r"\s*\S+|\s+")
+_OK = (AttemptRecord(1, 200, None),)
+_JSON = {"content-type": "application/json"}
+_LINES = Headers({"content-type": "application/x-ndjson"})
 
 
 class ScriptError(DragomanError):
@@ -53,9 +65,9 @@ class ProviderRequest:
     @property
     def text(self) -> str:
         """The text of the latest message of the user or of tools."""
-        last = self.messages[-1] if self.messages else None
-        if last is None:
+        if not self.messages:
             return ""
+        last = self.messages[-1]
         return "\n".join(self.tool_results) if last.role is Role.TOOL else last.text
 
     @property
@@ -71,6 +83,17 @@ class ProviderRequest:
             ]
             found = texts + found
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedReply:
+    """One reply of the script; see `scripted_reply`."""
+
+    sample: SampleReply
+    expects: str | None = None
+    delay: float = 0.0
+    chunk_delay: float = 0.0
+    error: Exception | None = None
 
 
 ScriptedOutcome = str | ScriptedReply | Exception
@@ -147,7 +170,7 @@ class ScriptedProvider:
         self._script = list(script)
         self._lock = threading.Lock()
         kind = type("Scripted", (ScriptedAdapter,), {"provider": name, "abilities": capabilities})
-        self.adapter: ScriptedAdapter = kind(MODEL)
+        self.adapter: ScriptedAdapter = kind(scripted_wire.MODEL)
         """The adapter of its one model."""
         register_adapter(name, kind)
         register_transport(TRANSPORT, _create_transport, settings=())
@@ -194,11 +217,7 @@ class ScriptedProvider:
             entry = self._script[number]
         outcome = entry(request) if callable(entry) and not isinstance(entry, Exception) else entry
         reply = scripted_reply(outcome) if isinstance(outcome, str) else outcome
-        if (
-            isinstance(reply, ScriptedReply)
-            and reply.expects is not None
-            and not re.search(reply.expects, request.text)
-        ):
+        if isinstance(reply, ScriptedReply) and not re.search(reply.expects or "", request.text):
             raise ScriptError(
                 f"{self.name}, line {number + 1}: {reply.expects!r} was expected, but the request is "
                 f"{_shorten(request)}"
@@ -222,7 +241,101 @@ def _shorten(request: ProviderRequest) -> str:
     return repr(request.text if len(request.text) <= 200 else request.text[:200] + "…")
 
 
+def _next_reply(adapter: Adapter, request: WireRequest, timeout: float | None) -> ScriptedReply:
+    """Return the next reply. Raises the error if the script has one instead. Delays are in seconds."""
+    reply = ScriptedProvider.by_name(adapter.provider).next_reply(request)
+    if isinstance(reply, Exception):
+        raise _complete_error(reply, adapter)
+    if timeout is not None and reply.delay > timeout:
+        late = RequestTimeoutError(f"no reply in {timeout:g} s: the script waits for {reply.delay:g} s")
+        raise _complete_error(late, adapter)
+    if not request.stream and reply.error is not None:
+        raise _complete_error(reply.error, adapter)
+    return reply
+
+
+def _answer(adapter: Adapter, request: WireRequest, timeout: float | None) -> tuple[float, WireResponse]:
+    """Return a whole reply, and its delay."""
+    if request.path == EMBEDDINGS_PATH:
+        ScriptedProvider.by_name(adapter.provider).record_embedding(request)
+        return 0.0, WireResponse(200, answer_embeddings(request), _JSON, _OK)
+    reply = _next_reply(adapter, request, timeout)
+    return reply.delay, WireResponse(200, scripted_wire.whole(reply.sample), _JSON, _OK)
+
+
+def _complete_error(error: Exception, adapter: Adapter) -> Exception:
+    if isinstance(error, ProviderError):
+        error.provider = error.provider or adapter.provider
+        error.attempts = (AttemptRecord(1, error.status, error.error_class),)
+    return error
+
+
+def _delayed_chunks(reply: ScriptedReply, adapter: Adapter, request: WireRequest) -> Iterator[tuple[float, bytes]]:
+    """Yield each chunk with its delay. If the reply breaks, its error takes the place of the last one, which ends it.
+    A body that asks for a whole reply gets one."""
+    if wirejson.loads_object(request.body).get("stream"):
+        chunks = list(scripted_wire.chunks(reply.sample))
+    else:
+        chunks = [scripted_wire.whole(reply.sample)]
+    for number, chunk in enumerate(chunks if reply.error is None else chunks[:-1]):
+        yield reply.chunk_delay if number else 0.0, chunk
+    if reply.error is not None:
+        raise _complete_error(reply.error, adapter)
+
+
+class ScriptedTransport:
+    """Plays the script of the provider with the adapter's name. It never retries."""
+
+    def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
+        delay, response = _answer(adapter, request, timeout)
+        time.sleep(delay)
+        return response
+
+    @contextmanager
+    def stream(
+        self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
+    ) -> Iterator[StreamedReply]:
+        reply = _next_reply(adapter, request, timeout)
+
+        def chunks() -> Iterator[bytes]:
+            for delay, chunk in _delayed_chunks(reply, adapter, request):
+                time.sleep(delay)
+                yield chunk
+
+        time.sleep(reply.delay)
+        yield StreamedReply(200, _LINES, chunks(), _OK)
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to close."""
+
+
+class AsyncScriptedTransport:
+    """The async twin of `ScriptedTransport`."""
+
+    async def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
+        delay, response = _answer(adapter, request, timeout)
+        await asyncio.sleep(delay)
+        return response
+
+    @asynccontextmanager
+    async def stream(
+        self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
+    ) -> AsyncIterator[AsyncStreamedReply]:
+        reply = _next_reply(adapter, request, timeout)
+
+        async def chunks() -> AsyncIterator[bytes]:
+            for delay, chunk in _delayed_chunks(reply, adapter, request):
+                await asyncio.sleep(delay)
+                yield chunk
+
+        await asyncio.sleep(reply.delay)
+        yield AsyncStreamedReply(200, _LINES, chunks(), _OK)
+
+    async def close(self) -> None:
+        """Do nothing: there is nothing to close."""
+
+
 def _create_transport(*, asynchronous: bool, **settings: Any) -> ScriptedTransport | AsyncScriptedTransport:
     if settings:
         raise ConfigurationError(f"a scripted provider takes no settings: {', '.join(settings)}")
-    return (AsyncScriptedTransport if asynchronous else ScriptedTransport)(ScriptedProvider.by_name)
+    return AsyncScriptedTransport() if asynchronous else ScriptedTransport()

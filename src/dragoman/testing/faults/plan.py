@@ -159,7 +159,7 @@ class InjectEvent:
     harmless = False
 
     def apply(self, body: bytes) -> Iterator[bytes]:
-        events = [*_events_up_to(body, self.n - 1 if self.n else None)]
+        events = _events_up_to(body, self.n - 1 if self.n else None)
         events.insert(self.n, self.event)
         yield join_events(body, events)
 

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.testing.cassettes.file import Exchange
@@ -218,9 +218,8 @@ class FaultyServer:
 
     def _serve(self, connection: socket.socket, number: int) -> None:
         try:
-            reader = connection.makefile("rb")
-            with reader:
-                while (request := _read_request(reader.readline, reader.read, number)) is not None:
+            with connection.makefile("rb") as reader:
+                while (request := _read_request(reader, number)) is not None:
                     with self._lock:
                         self.requests.append(request)
                         if callable(self._script):
@@ -303,11 +302,9 @@ def _expand_script(script: ServerScript | ServerAnswer) -> Sequence[HttpReply] |
     return replies
 
 
-def _read_request(
-    readline: Callable[[], bytes], read: Callable[[int], bytes], connection: int
-) -> ReceivedRequest | None:
+def _read_request(reader: IO[bytes], connection: int) -> ReceivedRequest | None:
     lines: list[bytes] = []
-    while (line := readline()) not in (b"\r\n", b"\n", b""):
+    while (line := reader.readline()) not in (b"\r\n", b"\n", b""):
         lines.append(line)
     if not lines:
         return None
@@ -317,12 +314,12 @@ def _read_request(
         headers[name.strip().lower()] = value.strip()
     body = b""
     if "transfer-encoding" in headers:
-        while size := _parse_size(readline().decode("latin-1").partition(";")[0], 16):
-            body += read(size)
-            readline()
-        readline()
+        while size := _parse_size(reader.readline().decode("latin-1").partition(";")[0], 16):
+            body += reader.read(size)
+            reader.readline()
+        reader.readline()
     else:
-        body = read(_parse_size(headers.get("content-length", "0"), 10))
+        body = reader.read(_parse_size(headers.get("content-length", "0"), 10))
     method, _, rest = lines[0].decode("latin-1").partition(" ")
     return ReceivedRequest(method, rest.rpartition(" ")[0], headers, body, b"".join(lines), connection)
 

@@ -1,6 +1,7 @@
 """Declared capabilities are checked in both directions: a supported feature is sent, another one is a loss."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from dragoman.adapter.errors import CriticalLossError
 from dragoman.adapter.facts.capabilities import ABSENT, EMULATED, NATIVE, AdapterCapabilities
@@ -430,11 +431,9 @@ def _trial(subject: Subject, block: ContentBlock, what: str, *, taken: bool) -> 
             faults.append("on the wire, although it is not declared")
         if not any(loss.kind is LossKind.MEDIA and loss.severity is Severity.WARNING for loss in losses):
             faults.append("not declared, and lost without a report")
-        try:
+        with suppress(CriticalLossError):
             subject.write([message.model_copy(update={"metadata": MessageMetadata(critical=(1,))})])
             faults.append("lost although it was marked critical")
-        except CriticalLossError:
-            pass
     return Trial(what, tuple(faults), "carried" if arrived else "named as lost")
 
 

@@ -7,13 +7,12 @@ from decimal import Decimal
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import DragomanError
-from dragoman.adapter.replies.stream_decoder import decode_stream
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
-from dragoman.testing.conformance.subject import Subject, fit_to_wire, parse_body
-from dragoman.testing.sample_reply import PLAIN, SampleReply
+from dragoman.testing.conformance.subject import Subject, fit_to_wire, last_event, parse_body
+from dragoman.testing.sample_reply import PLAIN
 from dragoman.testing.stream_laws import Trial
 
 _INPUT, _CACHED, _OUTPUT = Decimal("0.000003"), Decimal("0.0000003"), Decimal("0.000015")
@@ -39,20 +38,16 @@ def counts(subject: Subject) -> Iterator[Trial]:
     for wire in subject.require_wires():
         for number, sample in enumerate(subject.sample_replies(wire)):
             usage = subject.reply(wire, sample).usage
-            yield Trial(f"reply {number}", tuple(_count_faults(usage, sample)))
-
-
-def _count_faults(usage: Usage | None, sample: SampleReply) -> Iterator[str]:
-    if usage is None:
-        yield "no usage, although the wire has it"
-        return
-    counts = (usage.input_tokens, usage.cached_input_tokens, usage.output_tokens)
-    if counts != (expected := (sample.input_tokens, sample.cached_tokens, sample.output_tokens)):
-        yield f"uncached, cached and output tokens are {counts}, not {expected}"
-    if usage.cache_creation_input_tokens:
-        yield f"{usage.cache_creation_input_tokens} tokens written to a cache, which the wire does not report"
-    if usage.discrepancy:
-        yield f"the provider's total differs by {usage.discrepancy}"
+            if usage is None:
+                yield Trial(f"reply {number}", ("no usage, although the wire has it",))
+                continue
+            found = (usage.input_tokens, usage.cached_input_tokens, usage.output_tokens)
+            expected = (sample.input_tokens, sample.cached_tokens, sample.output_tokens)
+            written, differs = usage.cache_creation_input_tokens, usage.discrepancy
+            faults = [] if found == expected else [f"uncached, cached and output tokens are {found}, not {expected}"]
+            faults += [f"{written} tokens written to a cache, which the wire does not report"] if written else []
+            faults += [f"the provider's total differs by {differs}"] if differs else []
+            yield Trial(f"reply {number}", tuple(faults))
 
 
 def prices(subject: Subject) -> Iterator[Trial]:
@@ -104,7 +99,7 @@ def broken_replies(subject: Subject) -> Iterator[Trial]:
     for wire in subject.require_wires():
         body = wire.stream(fit_to_wire(PLAIN, wire))
         for at in range(0, wire.ends_at(body), max(1, len(body) // 20)):
-            last = list(decode_stream([body[:at]], subject.adapter.decoder(subject.context(prices=_FakePrices()))))[-1]
+            last = last_event(subject, [body[:at]], prices=_FakePrices())
             partial = last.partial if isinstance(last, ErrorEvent) else None
             usage = None if partial is None else partial.usage
             exact = usage is not None and usage.cost_status is CostStatus.PRICED

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterator
 
 from dragoman.adapter.errors import DragomanError, FrameTooLargeError, MalformedReplyError
-from dragoman.adapter.replies.stream_decoder import decode_stream
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.blocks import ProviderBlock
 from dragoman.canonical.events import ErrorEvent, MessageComplete
@@ -15,29 +14,16 @@ from dragoman.testing.conformance.subject import (
     Subject,
     collect_texts,
     fit_to_wire,
+    last_event,
     losses_of_message,
     parse_body,
 )
 from dragoman.testing.conformance.wire import UNKNOWN, Wire
 from dragoman.testing.event_bytes import split_events
 from dragoman.testing.faults.plan import Rechunk
-from dragoman.testing.sample_reply import SHORT, SampleReply
+from dragoman.testing.sample_reply import SHORT
 from dragoman.testing.stream_checks import message_content
 from dragoman.testing.stream_laws import StreamLaw, StreamSubject, Trial
-
-
-def to_stream_subject(subject: Subject, wire: Wire, sample: SampleReply) -> StreamSubject:
-    """Return a reply as a subject of the stream laws."""
-    body = wire.stream(sample)
-    return StreamSubject(
-        subject.adapter,
-        body,
-        subject.model,
-        ends_at=wire.ends_at(body),
-        errors=wire.errors,
-        keep_alive=wire.keep_alive,
-        whole=wire.whole(sample),
-    )
 
 
 def _over_wires(law: StreamLaw) -> Callable[[Subject], Iterator[Trial]]:
@@ -45,7 +31,17 @@ def _over_wires(law: StreamLaw) -> Callable[[Subject], Iterator[Trial]]:
 
     def check(subject: Subject) -> Iterator[Trial]:
         for wire in subject.require_wires():
-            stream = to_stream_subject(subject, wire, fit_to_wire(subject.effort.mutated, wire))
+            sample = fit_to_wire(subject.effort.mutated, wire)
+            body = wire.stream(sample)
+            stream = StreamSubject(
+                subject.adapter,
+                body,
+                subject.model,
+                ends_at=wire.ends_at(body),
+                errors=wire.errors,
+                keep_alive=wire.keep_alive,
+                whole=wire.whole(sample),
+            )
             if isinstance(stream.events[-1], MessageComplete):
                 yield from law(stream, subject.effort.streams)
             else:
@@ -86,8 +82,7 @@ def caps(subject: Subject) -> Iterator[Trial]:
         largest = max(map(len, split_events(body)))
         for name, caps in (("frame_cap", largest // 4), ("body_cap", len(body) // 2)):
             for size in (1, math.ceil(len(body) / 3), len(body)):
-                context = subject.context(**{name: caps})
-                last = list(decode_stream(Rechunk((size,)).apply(body), subject.adapter.decoder(context)))[-1]
+                last = last_event(subject, Rechunk((size,)).apply(body), **{name: caps})
                 typed = isinstance(last, ErrorEvent) and isinstance(last.error, FrameTooLargeError)
                 yield Trial(f"{name} in chunks of {size}", () if typed else (f"the last event is {last}",))
 
@@ -103,11 +98,9 @@ def broken_characters(subject: Subject) -> Iterator[Trial]:
             yield Trial(f"{name}, whole", tuple(_whole_faults(subject, corrupted)))
         if b"\0" in stream:  # binary messages have checksums, which the mutations try
             continue
-        events = list(
-            decode_stream([stream.replace("😀".encode(), b"\xf0\x9f")], subject.adapter.decoder(subject.context()))
-        )
-        typed = isinstance(events[-1], ErrorEvent) and isinstance(events[-1].error, MalformedReplyError)
-        yield Trial("no UTF-8, streamed", () if typed else (f"the last event is {events[-1]}",))
+        last = last_event(subject, [stream.replace("😀".encode(), b"\xf0\x9f")])
+        typed = isinstance(last, ErrorEvent) and isinstance(last.error, MalformedReplyError)
+        yield Trial("no UTF-8, streamed", () if typed else (f"the last event is {last}",))
 
 
 def _whole_faults(subject: Subject, body: bytes, due: type[DragomanError] = MalformedReplyError) -> Iterator[str]:
@@ -141,7 +134,7 @@ def keeps_what_is_unknown(subject: Subject) -> Iterator[Trial]:
 
 def _streamed_content(subject: Subject, body: bytes) -> object:
     """Return what a stream says, or its last event if that is an error."""
-    last = list(decode_stream([body], subject.adapter.decoder(subject.context())))[-1]
+    last = last_event(subject, [body])
     return message_content(last.message) if isinstance(last, MessageComplete) else last
 
 
