@@ -64,7 +64,10 @@ class Access:
 
     def may_renew(self, error: Any) -> bool:
         """Whether to send the request once more, with other credentials: the provider refused these."""
-        if self._has_renewed or self._current is None or not _is_refusal(error):
+        is_refusal = getattr(error, "code", None) in _EXPIRED_CODES or (
+            isinstance(error, AuthenticationError) and error.status == 401
+        )
+        if self._has_renewed or self._current is None or not is_refusal:
             return False
         if not self._credentials.may_renew(self._current):
             return False
@@ -99,9 +102,3 @@ class Access:
             signed = authorization.sign(request)
             headers.update({name.lower(): value for name, value in signed.items() if name.lower() != "host"})
         prepared.headers, prepared.key = headers, authorization.key
-
-
-def _is_refusal(error: Any) -> bool:
-    if getattr(error, "code", None) in _EXPIRED_CODES:
-        return True
-    return isinstance(error, AuthenticationError) and error.status == 401

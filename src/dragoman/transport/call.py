@@ -171,8 +171,6 @@ def user_agent() -> str:
 
 def has_own_credential(headers: Mapping[str, str], endpoint: Endpoint) -> bool:
     """Whether the caller has set a header that the endpoint reads a credential from."""
-    if not headers:
-        return False
     names = (endpoint.key_header.lower(), *endpoint.credential_headers)
     return any(value and name.lower() in names for name, value in headers.items())
 
@@ -319,6 +317,8 @@ class Call:
             )
         if status < 300:
             self.retry_state.record_success(status)
+            if self.recorder is not None:
+                self.recorder.end()
             return WireResponse(status, body, self.headers, self.retry_state.attempts)
         if status < 400:
             return UnclassifiedError(

@@ -107,8 +107,8 @@ class ExchangeRecorder:
             self._pieces.append(chunk)
             yield chunk
 
-    def end(self, outcome: object = None) -> None:
-        """Call the hook, if the attempt has begun. ``outcome`` may be its error."""
+    def end(self, error: DragomanError | None = None) -> None:
+        """Call the hook, if the attempt has begun."""
         if not self._is_open:
             return
         self._is_open, request = False, self._request
@@ -123,7 +123,7 @@ class ExchangeRecorder:
             status=self._status,
             response_headers=self._mask_headers(self._headers),
             response_body=self._mask_body(b"".join(self._pieces)),
-            error=outcome if isinstance(outcome, DragomanError) else self.error,
+            error=error or self.error,
             seconds=self._clock() - self._started,
         )
         try:

@@ -72,19 +72,7 @@ class _HttpTransport(TransportBase):
         if isinstance(api_key, str):
             api_key = ApiKey(api_key)  # no traceback shows it
         super().__init__(**settings)
-        check_transport_settings(
-            {
-                "api_key": api_key,
-                "credentials": credentials,
-                "base_url": base_url,
-                "client": client,
-                "engine": engine,
-                "proxy": proxy,
-                "http2": http2,
-                "max_connections": max_connections,
-                "environ": environ,
-            }
-        )
+        check_transport_settings(locals())
         self._target_finder = _new_finder(api_key, credentials, base_url, environ, cloud)
         self._own_client = client if api_key is None and credentials is None else None
         connection_settings = ConnectionSettings(proxy, verify, http2)

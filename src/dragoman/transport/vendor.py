@@ -116,8 +116,9 @@ class _StainlessSender:
         self._client = client
         key = getattr(client, "api_key", None)
         self.key = ApiKey(key) if isinstance(key, str) and key else None
-        self.server, self.target = _server(client), _target(client)
-        self._http = importlib.import_module(_http_library(client._client))
+        self.server, self.target = _address(client)
+        packages = packages_of(client._client)
+        self._http = importlib.import_module("httpx" if "httpx" in packages else "httpx2")
         self._needs_parsed_body = any(".lib." in base.__module__ for base in type(client).__mro__) or bool(
             getattr(client, "_provider", None)
         )
@@ -146,7 +147,7 @@ class _OllamaSender:
         self._http = client._client
         key = self._http.headers.get("authorization", "").removeprefix("Bearer ")
         self.key = ApiKey(key) if key else None
-        self.server, self.target = _server(self._http), _target(self._http)
+        self.server, self.target = _address(self._http)
 
     def send(self, call: Call) -> Any:
         """Return the response, or an awaitable of it."""
@@ -172,20 +173,10 @@ def _create_sender(client: Any, *, asynchronous: bool) -> _StainlessSender | _Ol
     return _OllamaSender(client) if vendor == "ollama" else _StainlessSender(client)
 
 
-def _server(client: Any) -> str:
-    """Return host and port of a client's address; empty if it has none yet."""
-    url = getattr(client, "base_url", None)
-    return server_of(url) if getattr(url, "host", None) else ""
-
-
-def _target(client: Any) -> Target | None:
-    """Return the address of a client, for errors."""
+def _address(client: Any) -> tuple[str, Target | None]:
+    """Return host and port of a client's address, and the address itself, for errors; nothing if it has none yet."""
     url: Any = getattr(client, "base_url", None)
     if not getattr(url, "host", None):
-        return None
-    return Target(f"{url.scheme}://{url.netloc.decode('ascii')}{url.path.rstrip('/')}", None, setting="base_url")
-
-
-def _http_library(client: Any) -> str:
-    """httpx or httpx2, whichever the client uses."""
-    return next((root for root in packages_of(client) if root in ("httpx", "httpx2")), "httpx2")
+        return "", None
+    base_url = f"{url.scheme}://{url.netloc.decode('ascii')}{url.path.rstrip('/')}"
+    return server_of(url), Target(base_url, None, setting="base_url")

@@ -46,15 +46,6 @@ class ConnectionSettings:
     verify: "ssl.SSLContext | None" = None
     http2: bool = False
 
-    def __post_init__(self) -> None:
-        if self.proxy is not None and not is_proxy_address(self.proxy):
-            raise ConfigurationError(f"a proxy {ADDRESS_FORM}")
-        if self.verify is not None and not hasattr(self.verify, "wrap_socket"):
-            raise ConfigurationError(
-                "verify must be an ssl.SSLContext, such as ssl.create_default_context(cafile=...), "
-                f"not {type(self.verify).__name__}"
-            )
-
 
 def is_proxy_address(address: str) -> bool:
     """Whether a proxy can have that address: a scheme that the engines support, a host, and a port if any."""

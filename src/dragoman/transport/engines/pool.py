@@ -47,8 +47,6 @@ class Pool(Generic[ClientT]):
         client_size: int | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if max_connections < 1:
-            raise ValueError("max_connections must be at least 1")
         self._factory = factory
         self._unused = max_connections
         self._client_size = client_size or max_connections

@@ -183,9 +183,3 @@ def test_idle_clients_of_a_burst_are_closed() -> None:
     assert pool.release(acquire(pool, None)) == ["client 1", "client 2", "client 3"]
     assert pool.remove_idle(0) == ["client 4"]
     assert pool.is_empty
-
-
-def test_there_is_at_least_one_connection() -> None:
-    """A limit of zero is an error."""
-    with pytest.raises(ValueError, match="at least 1"):
-        make_pool(0)
