@@ -64,6 +64,5 @@ class SigV4Auth(httpx.Auth):
         if region is None:
             raise ConfigurationError(f"the address {request.url.host} names no AWS region: pass one to SigV4Auth")
         signable = SignableRequest(request.method, str(request.url), request.headers, request.content)
-        keys = (credentials.access_key, credentials.secret_key, credentials.token)
-        request.headers.update(sign(*keys, DEFAULT_SERVICE, region, signable))
+        request.headers.update(sign(credentials, DEFAULT_SERVICE, region, signable))
         return request

@@ -13,13 +13,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import urljoin
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.transport.call import user_agent
+from dragoman.transport.drain import shut_down
 from dragoman.transport.engines.engine import default_ssl_context
 
 if TYPE_CHECKING:
@@ -225,7 +226,10 @@ class Fetcher:
             raise _new_error(
                 url_text, "sends a compressed body, which was not requested: send the media as base64", "encoding"
             )
-        return FetchedMedia(self._read_body(url_text, response, deadline), _read_media_type(response))
+        media_type: str = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if not _MEDIA_TYPE.fullmatch(media_type):
+            media_type = "application/octet-stream"
+        return FetchedMedia(self._read_body(url_text, response, deadline), media_type)
 
     def _read_body(self, url_text: str, response: "httpx.Response", deadline: float) -> bytes:
         """Return the body. At most one piece over the cap is in memory."""
@@ -261,9 +265,7 @@ class _ConnectionTimer:
 
     def _shut_down(self) -> None:
         for each in list(self._sockets):
-            with suppress(OSError):
-                # Calls the plain socket's method: a TLS socket's would remove the state that the reader uses.
-                socket.socket.shutdown(each, socket.SHUT_RDWR)
+            shut_down(each)
 
     def __enter__(self) -> Self:
         self._timer.start()
@@ -340,11 +342,6 @@ def _parse_address(host: str) -> Address | None:
         return ipaddress.ip_address(host)
     except ValueError:
         return None
-
-
-def _read_media_type(response: "httpx.Response") -> str:
-    declared = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return declared if _MEDIA_TYPE.fullmatch(declared) else "application/octet-stream"
 
 
 def _new_error(url: str, problem: str, reason: Reason) -> FetchError:

@@ -8,7 +8,6 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -57,7 +56,7 @@ class Resolver:
         future = self.submit(host, port)
         try:
             return future.result(seconds)
-        except FutureTimeoutError:
+        except TimeoutError:
             future.cancel()
             raise TimeoutError("the name lookup took too long") from None
 
