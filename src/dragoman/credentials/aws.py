@@ -62,10 +62,8 @@ def credentials(scope: str, settings: Mapping[str, Any], session: Any = None) ->
 def _fetch(service: str, settings: Mapping[str, Any], given: Any, renew: bool) -> Authorization:
     session, found = _load(settings, given)
     region, keys = session.get_config_variable("region"), found.get_frozen_credentials()
-    source, expires_at = (
-        str(getattr(found, "method", "")),
-        getattr(found, "_expiry_time", None),
-    )  # it has no public name
+    expires_at = getattr(found, "_expiry_time", None)  # botocore has no public name for it
+    source = str(getattr(found, "method", ""))
     if role := settings.get("role_arn"):
         keys, expires_at = _assume(role, session, keys, region)
         source = f"the role {role}"

@@ -93,7 +93,12 @@ class TargetFinder:
         """
         endpoint = adapter.endpoint
         if self._service != endpoint.base_url and (self._key or self._base_url is not None or self._credentials):
-            self._bind(endpoint, adapter.provider)
+            if self._service is not None:
+                raise ConfigurationError(
+                    f"this transport's key or base URL was given for {self._service}, but {adapter.provider} is another"
+                    " service: create a separate transport for it"
+                )
+            self._service = endpoint.base_url
         if keyless:
             return self._new_target(adapter, None)
         if self._credentials is not None:
@@ -148,19 +153,10 @@ class TargetFinder:
             raise ConfigurationError(f"{provider} takes keys and does not use {names}")
         from dragoman.credentials.clouds import cloud_credentials  # imported late: most programs have a key
 
-        return cloud_credentials(endpoint.credentials, self._scope(endpoint), self._cloud)
-
-    def _scope(self, endpoint: Endpoint) -> str:
-        """Return what credentials are for; those of Anthropic are exchanged at the address itself."""
-        return self._find_base_url(endpoint, "anthropic") if endpoint.credentials == "anthropic" else endpoint.scope
-
-    def _bind(self, endpoint: Endpoint, provider: str) -> None:
-        if self._service is not None:
-            raise ConfigurationError(
-                f"this transport's key or base URL was given for {self._service}, but {provider} is another service: "
-                "create a separate transport for it"
-            )
-        self._service = endpoint.base_url
+        scope = endpoint.scope
+        if endpoint.credentials == "anthropic":  # they are exchanged at the address itself
+            scope = self._find_base_url(endpoint, "anthropic")
+        return cloud_credentials(endpoint.credentials, scope, self._cloud)
 
     def _find_key(self, endpoint: Endpoint, provider: str) -> _Found:
         """Return a key, or the credentials that are used without one, and whether the key is a token."""
@@ -293,8 +289,10 @@ def validate_base_url(text: str, default: str = "") -> str:
         )
     if not _BRACKETS.fullmatch(parts.netloc):
         raise ConfigurationError("the base URL has brackets where no address begins or ends")
-    host = parts.hostname
-    port = _port(parts)
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise ConfigurationError("the base URL has a port that is not a number up to 65535") from None
     scheme, path = parts.scheme, parts.path
     if not scheme and default:
         default_parts = _split_url(default)
@@ -314,11 +312,3 @@ def _split_url(url: str) -> SplitResult:
         return urlsplit(url)
     except ValueError:
         raise ConfigurationError("the base URL cannot be read") from None
-
-
-def _port(parts: Any) -> int | None:
-    try:
-        port: int | None = parts.port
-    except ValueError:
-        raise ConfigurationError("the base URL has a port that is not a number up to 65535") from None
-    return port

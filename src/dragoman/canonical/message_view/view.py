@@ -5,6 +5,7 @@ the extensions that its reader may see (`dragoman.policy.filter_extensions`).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
@@ -382,14 +383,11 @@ class MessageView(ViewContext):
             document["arguments"] = thaw(self.args)
         if self.properties:
             document["properties"] = thaw(self.properties)
-        context = self._context() if include_context else {}
-        if context:
-            document["extensions"] = context
+        if include_context:
+            profile, policy = (next(iter(self._find_entities(field)), None) for field in ("objects", "data"))
+            if context := export_context(self, profile, policy):
+                document["extensions"] = context
         return document
-
-    def _context(self) -> dict[str, Any]:
-        profile, policy = (next(iter(self._find_entities(field)), None) for field in ("objects", "data"))
-        return export_context(self, profile, policy)
 
     def _export_content(self) -> dict[str, Any]:
         """Return the content and its size: that of the text, even if a resource declares another one."""
@@ -403,7 +401,14 @@ class MessageView(ViewContext):
 
     def __reduce__(self) -> Any:
         source = self._source
-        return _restore_view, (self.raw, self._role, source.hook, source.extensions, self._tool, source.capabilities)
+        restore = partial(
+            MessageView,
+            hook=source.hook,
+            extensions=source.extensions,
+            tool=self._tool,
+            capabilities=source.capabilities,
+        )
+        return restore, (self.raw, self._role)
 
     def __repr__(self) -> str:
         """Leave out the content, because it may be a secret."""
@@ -419,9 +424,3 @@ _SET_PART, _SET_ROLE, _SET_SOURCE, _SET_TOOL, _SET_CONTENT = (
 
 
 _NEW = MessageView.__new__
-
-
-def _restore_view(
-    part: Any, role: Role, hook: str | None, extensions: BaseExtensions | None, tool: Any, capabilities: Any
-) -> MessageView:
-    return MessageView(part, role, hook=hook, extensions=extensions, tool=tool, capabilities=capabilities)

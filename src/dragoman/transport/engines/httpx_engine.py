@@ -10,7 +10,6 @@ classes.
 
 import importlib
 import time
-from collections.abc import Iterable
 from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from types import ModuleType
@@ -108,8 +107,9 @@ class HttpxEngine(SyncEngine):
             )
         except ImportError as error:  # socksio for SOCKS; the message names the extra of httpx
             raise ConfigurationError(str(error)) from None
-        transport._pool._network_backend = network
-        _check_reuse(transport._pool)
+        pool = transport._pool
+        pool._network_backend = network
+        pool.__class__ = _checked_pool(pool.__class__)
         return transport, proxy_server(proxy)
 
 
@@ -300,7 +300,7 @@ class _Network:
         self._core = core
         self._inner = backend
 
-    def _connect(self, host: str, port: int, timeout: float | None, *options: Any) -> Work[Any]:
+    def _connect(self, host: str, port: int, timeout: float | None, **options: Any) -> Work[Any]:
         from dragoman.transport.engines.network import is_address, resolver  # as above
 
         ends_at = None if timeout is None else time.monotonic() + timeout
@@ -318,7 +318,7 @@ class _Network:
             left = None if ends_at is None else max(ends_at - time.monotonic(), MIN_SECONDS)
             share = None if left is None else left / (len(addresses) - index)
             try:
-                return (yield call(self._inner.connect_tcp, address, port, share, *options))
+                return (yield call(self._inner.connect_tcp, address, port, share, **options))
             except (self._core.ConnectError, self._core.ConnectTimeout):
                 if address == addresses[-1]:
                     raise
@@ -340,15 +340,8 @@ class _DeadlineNetwork(_Network):
         super().__init__(core, core.SyncBackend())
         self._joins_writes = joins_writes
 
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> _DeadlineStream:
-        inner = drive(self._connect(host, port, timeout, local_address, socket_options))
+    def connect_tcp(self, host: str, port: int, timeout: float | None = None, **options: Any) -> _DeadlineStream:
+        inner = drive(self._connect(host, port, timeout, **options))
         return _DeadlineStream(inner, joins_writes=self._joins_writes)
 
     def sleep(self, seconds: float) -> None:
@@ -385,15 +378,8 @@ class _AsyncNetwork(_Network):
     def __init__(self, core: ModuleType) -> None:
         super().__init__(core, core.AnyIOBackend())
 
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> _AsyncStream:
-        return _AsyncStream(await drive_async(self._connect(host, port, timeout, local_address, socket_options)))
+    async def connect_tcp(self, host: str, port: int, timeout: float | None = None, **options: Any) -> _AsyncStream:
+        return _AsyncStream(await drive_async(self._connect(host, port, timeout, **options)))
 
     async def sleep(self, seconds: float) -> None:
         import asyncio
@@ -412,13 +398,10 @@ def _has_unread_bytes(stream: Any) -> bool:
     return False
 
 
-def _check_reuse(pool: Any) -> None:
-    """Make a pool of httpcore close connections with bytes behind a response: they would answer the next request."""
-    pool.__class__ = _checked_pool(pool.__class__)
-
-
 @cache
 def _checked_pool(kind: Any) -> Any:
+    """httpcore's pool, which closes connections with bytes behind a response: they would answer the next request."""
+
     class CheckedPool(kind):  # type: ignore[misc]  # a class that is known when it is needed
         def create_connection(self, origin: Any) -> Any:
             connection = super().create_connection(origin)

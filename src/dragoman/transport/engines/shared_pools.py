@@ -81,11 +81,6 @@ class PoolGroup:
                 client.close()
         return not all(pool.is_empty for pool in pools)
 
-    async def close_idle_async(self, seconds: float) -> None:
-        """Close the running event loop's clients that were not used for that time."""
-        if (pools := self.loop_pools()) is not None:
-            await pools.close_idle(seconds)
-
     @property
     def is_empty(self) -> bool:
         """Whether it has no clients."""
@@ -170,7 +165,8 @@ def close_idle_connections(seconds: float = 0.0) -> bool:
 async def close_idle_connections_async(seconds: float = 0.0) -> None:
     """As `close_idle_connections`, for the connections of the running event loop."""
     for group in _all_groups():
-        await group.close_idle_async(seconds)
+        if (pools := group.loop_pools()) is not None:
+            await pools.close_idle(seconds)
 
 
 atexit.register(close_idle_connections)
