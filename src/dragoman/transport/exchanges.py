@@ -6,16 +6,11 @@ from typing import Any, Protocol
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import DragomanError, mask_secrets
+from dragoman.canonical.extensions.headers import is_sensitive
 from dragoman.canonical.log import get_logger
 from dragoman.credentials.contract import ApiKey
 
 _log = get_logger("dragoman.transport")
-
-_SECRET_HEADERS = frozenset({
-    "authorization", "proxy-authorization", "api-key", "x-api-key", "x-goog-api-key", "x-amz-security-token", "cookie",
-    "set-cookie",
-})  # fmt: skip
-_HIDDEN = "***"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +131,7 @@ class ExchangeRecorder:
 
     def _mask_headers(self, headers: Mapping[str, Any]) -> dict[str, str]:
         return {
-            name: _HIDDEN if name.lower() in _SECRET_HEADERS else mask_secrets(self._mask(str(value)))
+            name: "***" if is_sensitive(name) else mask_secrets(self._mask(str(value)))
             for name, value in headers.items()
         }
 
