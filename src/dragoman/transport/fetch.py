@@ -86,15 +86,6 @@ class FetchedMedia:
     media_type: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """One permitted hop: the URL, its host name in the form for DNS, and the checked addresses."""
-
-    url: "httpx.URL"
-    host: str
-    addresses: tuple[Address, ...]
-
-
 class Fetcher:
     """Fetches a public URL: ``Fetcher()(url)``. A `Session` takes it as ``fetch``.
 
@@ -131,24 +122,13 @@ class Fetcher:
         """Return the body and its type. Raises FetchError, which says what to do."""
         deadline = time.monotonic() + self._timeout
         for _ in range(self._max_redirects + 1):
-            found = self._fetch_hop(self._target(url), deadline)
+            found = self._fetch_hop(url, deadline)
             if isinstance(found, FetchedMedia):
                 return found
             if url.lower().startswith("https:") and found.lower().startswith("http:"):
                 raise _new_error(url, "redirects from https to http: pass the final URL", "redirect")
             url = found
         raise _new_error(url, f"is behind more than {self._max_redirects} redirects: pass the final URL", "redirect")
-
-    def _target(self, text: str) -> _Target:
-        """Return the target of the URL. Raises FetchError unless every address of its host is public."""
-        url = self._parse_url(text)
-        host = _canonical_host(url.raw_host.decode("ascii"))
-        if self._allow_hosts is not None and host not in self._allow_hosts:
-            raise _new_error(text, "is not an allowed host: add it to allow_hosts", "allow_list")
-        addresses = self._addresses(text, host, url.port or _PORTS[url.scheme])
-        if not all(map(is_public, addresses)):
-            raise _new_error(text, "leads to an address that is not public: send the media as base64", "address")
-        return _Target(url, host, addresses)
 
     def _parse_url(self, text: str) -> "httpx.URL":
         import httpx
@@ -181,24 +161,30 @@ class Fetcher:
             raise _new_error(text, "has a host that cannot be resolved: check its name", "network")
         return found
 
-    def _fetch_hop(self, target: _Target, deadline: float) -> FetchedMedia | str:
-        """Return the media, or the URL of a redirect. If an address cannot be reached, the next one is tried."""
+    def _fetch_hop(self, text: str, deadline: float) -> FetchedMedia | str:
+        """Return the media, or the URL of a redirect. If an address cannot be reached, the next one is tried.
+
+        Raises FetchError unless every address of the host is public.
+        """
         import httpx
 
-        url_text = str(target.url)
-        for address in target.addresses[:_MAX_ADDRESSES]:
+        url = self._parse_url(text)
+        host = _canonical_host(url.raw_host.decode("ascii"))
+        if self._allow_hosts is not None and host not in self._allow_hosts:
+            raise _new_error(text, "is not an allowed host: add it to allow_hosts", "allow_list")
+        addresses = self._addresses(text, host, url.port or _PORTS[url.scheme])
+        if not all(map(is_public, addresses)):
+            raise _new_error(text, "leads to an address that is not public: send the media as base64", "address")
+        url_text = str(url)
+        for address in addresses[:_MAX_ADDRESSES]:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 break
             try:
-                with (
-                    _ConnectionTimer(remaining) as timer,
-                    closing(self._connect()) as connection,
-                    closing(
-                        connection.handle_request(_request(target, address, remaining, timer.on_trace))
-                    ) as response,
-                ):
-                    return self._read_response(url_text, response, deadline)
+                with _ConnectionTimer(remaining) as timer, closing(self._connect()) as connection:
+                    request = _request(url, host, address, remaining, timer.on_trace)
+                    with closing(connection.handle_request(request)) as response:
+                        return self._read_response(url_text, response, deadline)
             except (httpx.ConnectError, httpx.ConnectTimeout):
                 continue
             except (httpx.HTTPError, httpx.StreamError) as error:
@@ -285,21 +271,23 @@ def is_public(address: Address) -> bool:
     return address.is_global and not any(address in block for block in _BLOCKED_NETWORKS)
 
 
-def _request(target: _Target, address: Address, seconds: float, trace: Callable[..., None]) -> "httpx.Request":
+def _request(
+    url: "httpx.URL", host: str, address: Address, seconds: float, trace: Callable[..., None]
+) -> "httpx.Request":
     """Return a request to the address with the host's name: in the Host header, and in TLS, where the certificate must
     match.
     """
     import httpx
 
-    port = "" if target.url.port is None else f":{target.url.port}"
-    name = f"[{target.host}]" if ":" in target.host else target.host
+    port = "" if url.port is None else f":{url.port}"
+    name = f"[{host}]" if ":" in host else host
     headers = {"host": name + port, "user-agent": user_agent(), "accept": "*/*", "accept-encoding": "identity"}
     extensions: dict[str, Any] = {
         "timeout": httpx.Timeout(seconds).as_dict(),
         "trace": trace,
-        "sni_hostname": target.host,
+        "sni_hostname": host,
     }
-    return httpx.Request("GET", target.url.copy_with(host=str(address)), headers=headers, extensions=extensions)
+    return httpx.Request("GET", url.copy_with(host=str(address)), headers=headers, extensions=extensions)
 
 
 def _new_transport() -> "httpx.BaseTransport":

@@ -106,17 +106,14 @@ class Engine(ABC):
     def wrap_async_client(self, client: Any) -> AsyncClient:
         """Return a caller's own async client, which stays open."""
 
-
-class SyncEngine(Engine):
-    """An engine with a sync client, too."""
-
-    @abstractmethod
     def client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> Client:
-        """The sync `async_client`."""
+        """The sync `async_client`. `choose_engine` returns no engine without it for sync calls, nor without the next
+        one."""
+        raise NotImplementedError
 
-    @abstractmethod
     def wrap_client(self, client: Any) -> Client:
         """Return a caller's own client, which stays open."""
+        raise NotImplementedError
 
 
 @cache
@@ -150,8 +147,7 @@ def choose_engine(
 ) -> Engine:
     """Return the engine of the caller's client, else the requested one, else that of the environment, else the fastest.
 
-    One for sync calls is a `SyncEngine`. Raises ConfigurationError if these contradict each other, and
-    MissingExtraError if the engine is not installed.
+    Raises ConfigurationError if these contradict each other, and MissingExtraError if the engine is not installed.
     """
     names, fastest = (ENGINES, "aiohttp") if asynchronous else (_SYNC_ENGINES, "httpx")
     if requested is not None:

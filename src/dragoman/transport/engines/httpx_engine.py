@@ -19,13 +19,7 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.log import get_logger
 from dragoman.effects import Perform, Work, call, drive, drive_async
 from dragoman.transport.call import AsyncResponse, Call, SyncResponse
-from dragoman.transport.engines.engine import (
-    AsyncClient,
-    Client,
-    ConnectionSettings,
-    SyncEngine,
-    default_ssl_context,
-)
+from dragoman.transport.engines.engine import AsyncClient, Client, ConnectionSettings, Engine, default_ssl_context
 from dragoman.transport.engines.pool import IDLE_SECONDS
 from dragoman.transport.retry import MIN_SECONDS, seconds_of
 
@@ -46,7 +40,7 @@ _WRITE_SIZE = 16 * 1024
 """Bytes that are written within one time limit of httpcore."""
 
 
-class HttpxEngine(SyncEngine):
+class HttpxEngine(Engine):
     """The engine of the default install, sync and async.
 
     httpx checks every connection of a client whenever a request starts or ends, so the cost per request grows with the

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.canonical.forks import ProcessLock, reset_after_fork
 from dragoman.transport.call import PreparedRequest
-from dragoman.transport.engines.engine import Client, ConnectionSettings, Engine, SyncEngine, proxy_environment
+from dragoman.transport.engines.engine import Client, ConnectionSettings, Engine, proxy_environment
 from dragoman.transport.engines.pool import IDLE_SECONDS, Pool
 
 if TYPE_CHECKING:
@@ -93,7 +93,6 @@ class PoolGroup:
         return Pool(factory, self._max_connections, client_size=self._engine.client_size(self._settings))
 
     def _new_client(self, size: int, **settings: Any) -> Client:
-        assert isinstance(self._engine, SyncEngine)
         _janitor.start()
         return self._engine.client(size, **settings)
 
