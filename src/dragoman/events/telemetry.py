@@ -114,9 +114,27 @@ class Telemetry:
             self._attachments[event.id] = attachment
 
     def __call__(self, event: Event) -> None:
-        attachment = self._attachments.pop(event.id, None)
+        attachment, at, payload = self._attachments.pop(event.id, None), _nanoseconds(event.timestamp), event.payload
         with self._lock:
-            self._handle(event, attachment)
+            match payload:
+                case TurnStarted():
+                    self._begin_turn(event, attachment, at)
+                case RouteDecided():
+                    self._record_route(self._turn(event), payload, at)
+                case LlmCallStarted():
+                    self._begin_call(self._turn(event), event, payload, attachment, at)
+                case LlmCallCompleted():
+                    self._end_call(self._turn(event), event, payload, attachment, at)
+                case LlmCallFailed():
+                    self._fail_call(self._turn(event), event, payload, at)
+                case ToolCalled():
+                    self._begin_tool(self._turn(event), event, payload, attachment, at)
+                case ToolCompleted() | ToolFailed():
+                    self._end_tool(self._turn(event), payload, attachment, at)
+                case TurnCompleted() | TurnCancelled():
+                    self._finish(event, payload, at)
+                case PolicyDenied():
+                    self._turn(event).error = "policy_denied"
 
     def close(self) -> None:
         """End all open spans. Idempotent."""
@@ -124,30 +142,6 @@ class Telemetry:
             turns, self._turns = self._turns, {}
             for turn in turns.values():
                 self._end_turn(turn, None, error="abandoned")
-
-    def _handle(self, event: Event, attachment: Any) -> None:
-        at, payload = _nanoseconds(event.timestamp), event.payload
-        match payload:
-            case TurnStarted():
-                self._begin_turn(event, attachment, at)
-            case RouteDecided():
-                self._record_route(self._turn(event), payload, at)
-            case LlmCallStarted():
-                self._begin_call(self._turn(event), event, payload, attachment, at)
-            case LlmCallCompleted():
-                self._end_call(self._turn(event), event, payload, attachment, at)
-            case LlmCallFailed():
-                self._fail_call(self._turn(event), event, payload, at)
-            case ToolCalled():
-                self._begin_tool(self._turn(event), event, payload, attachment, at)
-            case ToolCompleted() | ToolFailed():
-                self._end_tool(self._turn(event), payload, attachment, at)
-            case TurnCompleted() | TurnCancelled():
-                self._finish(event, payload, at)
-            case PolicyDenied():
-                self._turn(event).error = "policy_denied"
-            case _:
-                pass
 
     def _turn(self, event: Event) -> _Turn:
         """Return the turn of an event. If its start was missed, the spans have no parent."""

@@ -40,7 +40,16 @@ class _VendorTransport(TransportBase):
     def __init__(self, client: Any, **settings: Unpack[TransportSettings]) -> None:
         settings.setdefault("timeout", None)
         super().__init__(**settings)
-        self._sender = _create_sender(client, asynchronous=self._asynchronous)
+        vendor = vendor_of(client)
+        kind = f"{type(client).__module__}.{type(client).__qualname__}"
+        if vendor is None:
+            raise ConfigurationError(f"{kind} is not a client of anthropic, openai or ollama")
+        if not hasattr(client, "_client"):
+            raise ConfigurationError(f"{kind} contains no HTTP client: is the {vendor} package too old or too new?")
+        if inspect.iscoroutinefunction(client._client.send) is not self._asynchronous:
+            expected, other = ("an async", "") if self._asynchronous else ("a sync", "Async")
+            raise ConfigurationError(f"{kind} is not {expected} client: pass it to {other}VendorTransport")
+        self._sender = _OllamaSender(client) if vendor == "ollama" else _StainlessSender(client)
         self._process = ProcessCheck()
 
     def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
@@ -158,19 +167,6 @@ class _OllamaSender:
             prepared.method, prepared.url, headers=prepared.headers, content=prepared.body, **timing
         )
         return self._http.send(request, stream=True, follow_redirects=False)
-
-
-def _create_sender(client: Any, *, asynchronous: bool) -> _StainlessSender | _OllamaSender:
-    vendor = vendor_of(client)
-    client_type = f"{type(client).__module__}.{type(client).__qualname__}"
-    if vendor is None:
-        raise ConfigurationError(f"{client_type} is not a client of anthropic, openai or ollama")
-    if not hasattr(client, "_client"):
-        raise ConfigurationError(f"{client_type} contains no HTTP client: is the {vendor} package too old or too new?")
-    if inspect.iscoroutinefunction(client._client.send) is not asynchronous:
-        expected, alternative = ("an async", "VendorTransport") if asynchronous else ("a sync", "AsyncVendorTransport")
-        raise ConfigurationError(f"{client_type} is not {expected} client: pass it to {alternative}")
-    return _OllamaSender(client) if vendor == "ollama" else _StainlessSender(client)
 
 
 def _address(client: Any) -> tuple[str, Target | None]:

@@ -37,7 +37,10 @@ class Proxies:
             return None
         address = proxy if "://" in proxy else f"http://{proxy}"
         if not is_proxy_address(address):
-            raise ConfigurationError(f"the proxy in {_source(use)} {ADDRESS_FORM}")
+            # The variable that urllib reads it from; Windows and macOS have settings of their own.
+            names = (f"{use}_proxy", f"{use}_proxy".upper())
+            source = next((name for name in names if os.environ.get(name)), "the system's settings")
+            raise ConfigurationError(f"the proxy in {source} {ADDRESS_FORM}")
         return address
 
     def schemes(self) -> set[str]:
@@ -55,12 +58,6 @@ def _read_environment(_: tuple[str | None, ...]) -> Proxies:
     """Return the proxies of the environment, which the argument identifies."""
     found = getproxies()
     return Proxies({use: found[use] for use in ("http", "https", "all", _NO_PROXY) if found.get(use)})
-
-
-def _source(use: str) -> str:
-    """Return the name of the variable that urllib reads a proxy from. Windows and macOS have settings of their own."""
-    names = (f"{use}_proxy", f"{use}_proxy".upper())
-    return next((name for name in names if os.environ.get(name)), "the system's settings")
 
 
 def proxy_server(address: str | None) -> str:
