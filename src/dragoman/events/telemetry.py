@@ -58,7 +58,6 @@ class _Call:
 class _Turn:
     """An open turn. ``span`` is None if its start was missed."""
 
-    session_id: str
     context: Context
     span: Span | None = None
     call: _Call | None = None
@@ -150,7 +149,7 @@ class Telemetry:
             while len(self._turns) >= _MAX_OPEN_TURNS:
                 oldest = self._turns.pop(next(iter(self._turns)))
                 self._end_turn(oldest, _nanoseconds(event.timestamp), error="abandoned")
-            self._turns[key] = _Turn(event.session_id, Context())
+            self._turns[key] = _Turn(Context())
         return self._turns[key]
 
     def _begin_turn(self, event: Event, parent_context: Context | None, at: int) -> None:

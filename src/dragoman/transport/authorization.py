@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
@@ -24,21 +25,17 @@ _LARGE_BODY = 1 << 20
 """Bytes. Signing reads the whole body, so that of a larger one runs in a thread."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Access:
     """The credentials of one call, and what they returned last."""
 
-    __slots__ = ("_credentials", "_current", "_finder", "_has_renewed", "_headers", "_path", "_rejected")
-
-    def __init__(
-        self, credentials: CachedCredentials, finder: TargetFinder, headers: dict[str, str], path: str
-    ) -> None:
-        self._credentials = credentials
-        self._finder = finder
-        self._headers = headers
-        self._path = path
-        self._current: Authorization | None = None
-        self._rejected: Authorization | None = None
-        self._has_renewed = False
+    _credentials: CachedCredentials
+    _finder: TargetFinder
+    _headers: dict[str, str]
+    _path: str
+    _current: Authorization | None = None
+    _rejected: Authorization | None = None
+    _has_renewed: bool = False
 
     def authorize(self, call: "Call") -> None:
         """Write headers and address of the next attempt. Raises DragomanError; nothing is sent then."""

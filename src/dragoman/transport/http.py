@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import lru_cache
 from types import MappingProxyType
@@ -76,10 +76,11 @@ class _HttpTransport(TransportBase):
         self._target_finder = TargetFinder(api_key, base_url, environ, credentials=credentials, cloud=cloud)
         connection_settings = ConnectionSettings(proxy, verify, http2)
         self._engine = choose_engine(client, engine, connection_settings, environ, asynchronous=self._asynchronous)
-        self._callers_client: Any = None
+        self._send_with_client: Callable[[Call], Any] | None = None
         if client is not None:
-            wrap = self._engine.wrap_async_client if self._asynchronous else self._engine.wrap_client
-            self._callers_client = wrap(client)
+            self._send_with_client = (
+                self._engine.async_sender(client) if self._asynchronous else self._engine.sender(client)
+            )
         self._process = ProcessCheck()
         self._pools = shared_pools(self._engine, connection_settings, max_connections)
 
@@ -140,12 +141,12 @@ class HttpTransport(_HttpTransport, RetryingTransport):
     _asynchronous = False
 
     def _open(self, call: Call) -> AbstractContextManager[SyncResponse]:
-        if self._callers_client is None:
+        if self._send_with_client is None:
             prepared = call.prepared
             pool = self._pools.pools.get((prepared.url.scheme, prepared.server))
             return _Attempt(self._pools.add_pool(prepared) if pool is None else pool, call)
         self._process.warn_after_fork()
-        return contextlib.closing(self._callers_client.send(call))
+        return contextlib.closing(self._send_with_client(call))
 
 
 class AsyncHttpTransport(_HttpTransport, AsyncRetryingTransport):
@@ -160,10 +161,10 @@ class AsyncHttpTransport(_HttpTransport, AsyncRetryingTransport):
     _asynchronous = True
 
     def _open(self, call: Call) -> AbstractAsyncContextManager[AsyncResponse]:
-        if self._callers_client is None:
+        if self._send_with_client is None:
             return _AsyncAttempt(self._pools, call)
         self._process.warn_after_fork()
-        return _callers_attempt(self._callers_client, call)
+        return _callers_attempt(self._send_with_client(call))
 
 
 class _Attempt:
@@ -231,9 +232,9 @@ class _AsyncAttempt:
 
 
 @contextlib.asynccontextmanager
-async def _callers_attempt(client: AsyncClient, call: Call) -> AsyncIterator[AsyncResponse]:
+async def _callers_attempt(sending: Awaitable[AsyncResponse]) -> AsyncIterator[AsyncResponse]:
     """Make one attempt with the caller's own client."""
-    async with contextlib.aclosing(await client.send(call)) as response:
+    async with contextlib.aclosing(await sending) as response:
         yield response
 
 

@@ -14,7 +14,7 @@ import select
 import socket
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -74,8 +74,8 @@ class AiohttpEngine(Engine):
         )
         return AiohttpClient(session, proxy)
 
-    def wrap_async_client(self, client: Any) -> AsyncClient:
-        return AiohttpClient(client, None, owned=False)
+    def async_sender(self, client: Any) -> Callable[[Call], Awaitable[AsyncResponse]]:
+        return AiohttpClient(client, None, owned=False).send
 
 
 class AiohttpClient:
@@ -134,8 +134,7 @@ class AiohttpClient:
         return AiohttpResponse(response)
 
     async def aclose(self) -> None:
-        if self._owned:
-            await self._session.close()
+        await self._session.close()
 
     def __del__(self) -> None:
         # An unclosed session would log a warning in the event loop; httpx does not.

@@ -7,7 +7,7 @@ error.
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib import import_module
@@ -103,16 +103,16 @@ class Engine(ABC):
         ConfigurationError."""
 
     @abstractmethod
-    def wrap_async_client(self, client: Any) -> AsyncClient:
-        """Return a caller's own async client, which stays open."""
+    def async_sender(self, client: Any) -> Callable[[Call], Awaitable[AsyncResponse]]:
+        """Return what makes one attempt through a caller's own async client, as `AsyncClient.send` does."""
 
     def client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> Client:
         """The sync `async_client`. `choose_engine` returns no engine without it for sync calls, nor without the next
         one."""
         raise NotImplementedError
 
-    def wrap_client(self, client: Any) -> Client:
-        """Return a caller's own client, which stays open."""
+    def sender(self, client: Any) -> Callable[[Call], SyncResponse]:
+        """The sync `async_sender`."""
         raise NotImplementedError
 
 

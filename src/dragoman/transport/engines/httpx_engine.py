@@ -10,6 +10,7 @@ classes.
 
 import importlib
 import time
+from collections.abc import Awaitable, Callable
 from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from types import ModuleType
@@ -69,11 +70,44 @@ class HttpxEngine(Engine):
         network = _AsyncNetwork(importlib.import_module(self.core))
         return _OwnAsyncClient(self, *self._transport("AsyncHTTPTransport", network, size, connection_settings, url))
 
-    def wrap_client(self, client: Any) -> Client:
-        return _CallersClient(self, client)
+    def sender(self, client: "httpx.Client") -> Callable[[Call], SyncResponse]:
+        def send(call: Call) -> SyncResponse:
+            request = self.build_request(client.build_request, call)
+            return client.send(request, stream=True, follow_redirects=False)
 
-    def wrap_async_client(self, client: Any) -> AsyncClient:
-        return _CallersAsyncClient(self, client)
+        return send
+
+    def async_sender(self, client: "httpx.AsyncClient") -> Callable[[Call], Awaitable[AsyncResponse]]:
+        calls, warned = 0, False
+
+        async def send(call: Call) -> AsyncResponse:
+            nonlocal calls, warned
+            calls += 1
+            if calls > _MANY_CALLS and not warned:
+                warned = True
+                _log.warning(
+                    "more than %d concurrent calls through one httpx.AsyncClient: it checks all its connections at "
+                    "every call and becomes slow; leave client= out, or install dragoman[speed]",
+                    _MANY_CALLS,
+                )
+            try:
+                request = self.build_request(client.build_request, call)
+                return await client.send(request, stream=True, follow_redirects=False)
+            finally:
+                calls -= 1
+
+        return send
+
+    def build_request(self, new_request: Any, call: Call) -> Any:
+        """Return a request that a function of the library makes, which encodes its body."""
+        prepared = call.prepared
+        return new_request(
+            prepared.method,
+            self.to_url(prepared.url),
+            headers=prepared.headers,
+            content=prepared.body if prepared.upload is None else prepared.upload.pieces,
+            extensions={"timeout": call.time_limits()},
+        )
 
     @staticmethod
     def to_url(url: "httpx.URL") -> Any:
@@ -134,7 +168,7 @@ class _Own:
         to encode the body, and reads all headers a second time, which takes four times as long."""
         prepared = call.prepared
         if prepared.upload is not None:
-            return _build_request(self._library.Request, self._engine, call)
+            return self._engine.build_request(self._library.Request, call)
         headers = {"Host": prepared.url.netloc, **prepared.headers}
         if prepared.body or prepared.method in _WITH_BODY:
             headers["Content-Length"] = str(len(prepared.body))
@@ -178,64 +212,6 @@ class _OwnAsyncClient(_Own):
 
     async def aclose(self) -> None:
         await self._transport.aclose()
-
-
-class _CallersClient:
-    """A caller's own `httpx.Client`, with its hooks, cookies and auth."""
-
-    def __init__(self, engine: HttpxEngine, client: "httpx.Client") -> None:
-        self._engine = engine
-        self._client = client
-
-    def send(self, call: Call) -> SyncResponse:
-        request = _build_request(self._client.build_request, self._engine, call)
-        return self._client.send(request, stream=True, follow_redirects=False)
-
-    def close(self) -> None:
-        """Do nothing: the client is the caller's to close."""
-
-
-class _CallersAsyncClient:
-    """A caller's own `httpx.AsyncClient`."""
-
-    def __init__(self, engine: HttpxEngine, client: "httpx.AsyncClient") -> None:
-        self._engine = engine
-        self._client = client
-        self._calls = 0
-        self._warned = False
-
-    @property
-    def open_calls(self) -> int:
-        return self._calls
-
-    async def send(self, call: Call) -> AsyncResponse:
-        self._calls += 1
-        if self._calls > _MANY_CALLS and not self._warned:
-            self._warned = True
-            _log.warning(
-                "more than %d concurrent calls through one httpx.AsyncClient: it checks all its connections at every "
-                "call and becomes slow; leave client= out, or install dragoman[speed]",
-                _MANY_CALLS,
-            )
-        try:
-            request = _build_request(self._client.build_request, self._engine, call)
-            return await self._client.send(request, stream=True, follow_redirects=False)
-        finally:
-            self._calls -= 1
-
-    async def aclose(self) -> None:
-        """Do nothing: the client is the caller's to close."""
-
-
-def _build_request(new_request: Any, engine: HttpxEngine, call: Call) -> Any:
-    prepared = call.prepared
-    return new_request(
-        prepared.method,
-        engine.to_url(prepared.url),
-        headers=prepared.headers,
-        content=prepared.body if prepared.upload is None else prepared.upload.pieces,
-        extensions={"timeout": call.time_limits()},
-    )
 
 
 class _DeadlineStream:

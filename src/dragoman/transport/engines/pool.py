@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from dragoman.adapter.errors import RequestTimeoutError
@@ -19,17 +20,15 @@ IDLE_SECONDS = 30.0
 """Seconds that an unused connection is kept."""
 
 
+@dataclass(slots=True, eq=False)
 class Slot(Generic[ClientT]):
     """One client and the calls that it serves. ``used_at`` is when the last of them ended, by the pool's clock."""
 
-    __slots__ = ("client", "discarded", "in_use", "size", "used_at")
-
-    def __init__(self, client: ClientT, size: int) -> None:
-        self.client = client
-        self.size = size
-        self.in_use = 0
-        self.used_at = 0.0
-        self.discarded = False
+    client: ClientT
+    size: int
+    in_use: int = 0
+    used_at: float = 0.0
+    discarded: bool = False
 
 
 class Pool(Generic[ClientT]):

@@ -44,8 +44,9 @@ class Proxies:
         return address
 
     def schemes(self) -> set[str]:
-        """Return the schemes of the proxies themselves. Text that is not an address has none."""
-        return {proxy_scheme(proxy) for use, proxy in self.by_use.items() if use != _NO_PROXY} - {""}
+        """Return the schemes of the proxies themselves. Without one it is http, as in curl."""
+        parts = (proxy.lower().partition("://") for use, proxy in self.by_use.items() if use != _NO_PROXY)
+        return {scheme if mark else "http" for scheme, mark, _ in parts}
 
 
 def find_proxies(proxy: str | None) -> Proxies:
@@ -67,11 +68,3 @@ def proxy_server(address: str | None) -> str:
     parts = urlsplit(address)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     return f"{host}:{parts.port}" if parts.port else f"{host}"
-
-
-def proxy_scheme(address: str) -> str:
-    """Return the scheme of a proxy's address. Without one it is http, as in curl."""
-    try:
-        return urlsplit(address).scheme if "://" in address else "http"
-    except ValueError:
-        return ""
