@@ -28,6 +28,12 @@ class UserLocation(FrozenModel):
     timezone: Text | None = None
 
 
+def _refuse_both(tool: Any) -> Any:
+    if tool.allowed_domains and tool.blocked_domains:
+        raise ValueError("give either allowed_domains or blocked_domains: providers refuse both")
+    return tool
+
+
 class WebSearch(ServerTool):
     """Search the web."""
 
@@ -56,10 +62,7 @@ class WebSearch(ServerTool):
     until: date | None = None
     """The last day of publication that counts."""
 
-    @model_validator(mode="after")
-    def _check_domains(self) -> Self:
-        _check_domains(self.allowed_domains, self.blocked_domains)
-        return self
+    _check_domains = model_validator(mode="after")(_refuse_both)
 
 
 class WebFetch(ServerTool):
@@ -80,10 +83,7 @@ class WebFetch(ServerTool):
     citations: bool | None = None
     """Whether the answer cites the pages; None leaves it to the provider."""
 
-    @model_validator(mode="after")
-    def _check_domains(self) -> Self:
-        _check_domains(self.allowed_domains, self.blocked_domains)
-        return self
+    _check_domains = model_validator(mode="after")(_refuse_both)
 
 
 class CodeExecution(ServerTool):
@@ -192,11 +192,6 @@ class ToolSearch(ServerTool):
     """How tools are found; ``auto`` lets the provider decide."""
     max_results: int | None = None
     """The most definitions that one search loads."""
-
-
-def _check_domains(allowed: Names, blocked: Names) -> None:
-    if allowed and blocked:
-        raise ValueError("give either allowed_domains or blocked_domains: providers refuse both")
 
 
 _SCHEMAS: Mapping[str, JsonObject] = tomllib.loads(

@@ -127,11 +127,8 @@ class TargetFinder:
         *,
         is_bearer: bool = False,
     ) -> Target:
-        endpoint, setting = adapter.endpoint, "base_url"
-        if self._base_url is None:
-            variable = endpoint.base_url_variable or ""
-            setting = variable if self._environ.get(variable, "").strip() else ""
-        base_url = self._find_base_url(endpoint, adapter.provider, credentials)
+        endpoint = adapter.endpoint
+        base_url, setting = self._find_base_url(endpoint, adapter.provider, credentials)
         if key is None:
             return Target(base_url, None, credentials, setting)
         name, prefix = ("authorization", "Bearer ") if is_bearer else (endpoint.key_header.lower(), endpoint.key_prefix)
@@ -139,7 +136,8 @@ class TargetFinder:
 
     def complete(self, adapter: Adapter, authorization: "Authorization") -> str:
         """Return the base URL with what is known with the credentials. Raises ConfigurationError."""
-        return self._find_base_url(adapter.endpoint, adapter.provider, None, authorization)
+        base_url, _ = self._find_base_url(adapter.endpoint, adapter.provider, None, authorization)
+        return base_url
 
     def explain_missing(self, adapter: Adapter, error: MissingKeyError) -> MissingKeyError:
         """Return the error of credentials that were not found. If nothing says which to use, a key is an answer too."""
@@ -155,7 +153,7 @@ class TargetFinder:
 
         scope = endpoint.scope
         if endpoint.credentials == "anthropic":  # they are exchanged at the address itself
-            scope = self._find_base_url(endpoint, "anthropic")
+            scope, _ = self._find_base_url(endpoint, "anthropic")
         return cloud_credentials(endpoint.credentials, scope, self._cloud)
 
     def _find_key(self, endpoint: Endpoint, provider: str) -> _Found:
@@ -185,14 +183,14 @@ class TargetFinder:
         provider: str,
         credentials: "CachedCredentials | None" = None,
         authorization: "Authorization | None" = None,
-    ) -> str:
-        """Return the base URL; empty if a part is missing that the credentials may know."""
+    ) -> tuple[str, str]:
+        """Return the base URL, and what it is from. It is empty if a part is missing that the credentials may know."""
         if self._base_url is not None:
-            return validate_base_url(self._base_url, endpoint.base_url)
+            return validate_base_url(self._base_url, endpoint.base_url), "base_url"
         variable = endpoint.base_url_variable
         if variable and (value := self._environ.get(variable, "").strip()):
             check_scheme(value, endpoint.base_url, variable)
-            return validate_base_url(value, endpoint.base_url)
+            return validate_base_url(value, endpoint.base_url), variable
         if not endpoint.base_url:
             hint = f"set {variable}, or pass base_url=" if variable else "pass base_url="
             raise ConfigurationError(f"no address for {provider}: {hint}")
@@ -200,7 +198,7 @@ class TargetFinder:
         if endpoint.cloud_base_url and (credentials or authorization or self._cloud):
             template = endpoint.cloud_base_url
         if "{" not in template:
-            return validate_base_url(template)
+            return validate_base_url(template), ""
         from dragoman.credentials.clouds import address_variables
 
         known = address_variables(endpoint.credentials, self._cloud, self._environ)
@@ -210,10 +208,10 @@ class TargetFinder:
         values = {each: known.get(each) or self._environ.get(each, "").strip().rstrip("/") for each in needed}
         if missing := [each for each in needed if not values[each]]:
             if credentials is not None:
-                return ""
+                return "", ""
             setting = _SETTING_OF.get(missing[0], "base_url")
             raise ConfigurationError(f"no address for {provider}: set {missing[0]}, or pass {setting}=")
-        return validate_base_url(_PLACEHOLDER.sub(lambda found: values[found[1]], template))
+        return validate_base_url(_PLACEHOLDER.sub(lambda found: values[found[1]], template)), ""
 
 
 def missing_key(endpoint: Endpoint, provider: str, without: str = "", *, is_own: bool = True) -> MissingKeyError:

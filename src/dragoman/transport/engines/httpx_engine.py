@@ -314,9 +314,6 @@ class _DeadlineNetwork(_Network):
         inner = drive(self._connect(host, port, timeout, **options))
         return _DeadlineStream(inner, joins_writes=self._joins_writes)
 
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
-
 
 class _AsyncStream:
     """An async connection. The call's own `asyncio.timeout` limits it."""
@@ -350,11 +347,6 @@ class _AsyncNetwork(_Network):
 
     async def connect_tcp(self, host: str, port: int, timeout: float | None = None, **options: Any) -> _AsyncStream:
         return _AsyncStream(await drive_async(self._connect(host, port, timeout, **options)))
-
-    async def sleep(self, seconds: float) -> None:
-        import asyncio
-
-        await asyncio.sleep(seconds)
 
 
 def _has_unread_bytes(stream: Any) -> bool:
