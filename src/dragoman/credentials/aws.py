@@ -34,19 +34,6 @@ _SIGNED_HEADERS = ("content-type",)
 """Headers that are signed besides host, date and session token. A proxy may change others."""
 _CONNECT_SECONDS, _READ_SECONDS = 5, 15
 _ROLE_SESSION = "dragoman"
-_LOGIN_ERRORS = frozenset({
-    "SSOTokenLoadError", "UnauthorizedSSOTokenError", "TokenRetrievalError",
-    "LoginTokenLoadError", "LoginRefreshRequired", "LoginRefreshTokenExpired",
-})  # fmt: skip
-_WRONG_SETTINGS = frozenset({
-    "ProfileNotFound", "ConfigParseError", "PartialCredentialsError", "InvalidConfigError", "InfiniteLoopConfigError",
-    "ConfigNotFound", "UnknownCredentialError", "NoRegionError", "InvalidRegionError",
-})  # fmt: skip
-_UNREACHABLE = frozenset({
-    "EndpointConnectionError", "ConnectionError", "ConnectionClosedError", "HTTPClientError", "ProxyConnectionError",
-    "SSLError", "MetadataRetrievalError", "ContainerMetadataRetrievalError",
-})  # fmt: skip
-_LATE = frozenset({"ConnectTimeoutError", "ReadTimeoutError"})
 
 
 def credentials(scope: str, settings: Mapping[str, Any], session: Any = None) -> CachedCredentials:
@@ -165,15 +152,15 @@ def _explain(profile: str | None, raised: Exception) -> DragomanError | None:
     if not names:
         return None
     suffix = f" --profile {profile}" if profile else ""
-    kind = type(raised).__name__
-    if names & _LOGIN_ERRORS:
+    kind, errors = type(raised).__name__, CLOUDS["aws"].errors
+    if not names.isdisjoint(errors["login"]):
         return CredentialsError(f"the AWS session has expired or is missing ({kind}): run aws sso login{suffix}")
-    if names & _WRONG_SETTINGS:
+    if not names.isdisjoint(errors["settings"]):
         advice = f"check the profile {profile} in ~/.aws/config" if profile else "check ~/.aws/config"
         return ConfigurationError(f"AWS: {mask_secrets(str(raised))}: {advice}")
-    if names & _LATE:
+    if not names.isdisjoint(errors["late"]):
         return RequestTimeoutError(f"AWS: {_endpoint_of(raised)} did not answer in time")
-    if names & _UNREACHABLE:
+    if not names.isdisjoint(errors["unreachable"]):
         return NetworkError(f"AWS: {_endpoint_of(raised)} cannot be reached, or answered with something else ({kind})")
     if "ClientError" in names:
         return _refused(raised, suffix)

@@ -19,7 +19,6 @@ from dragoman.credentials.contract import Authorization
 from dragoman.credentials.functions import is_async_function, read_result
 
 DEFAULT_SCOPE = "https://cognitiveservices.azure.com/.default"
-_UNREACHABLE = frozenset({"ServiceRequestError", "ServiceResponseError"})
 _NAME = "Microsoft Entra"
 _CODE = re.compile(r"AADSTS\d{0,10}")
 """Entra's code of a refusal, such as AADSTS7000215."""
@@ -91,7 +90,7 @@ def _explain(raised: Exception) -> DragomanError | None:
         return CredentialsError(
             f"{_NAME} refused the credentials ({found[0]}): {CLOUDS['azure'].advice}", code=found[0]
         )
-    if any(type(each).__name__ in _UNREACHABLE for each in _chain(raised)):
+    if any(type(each).__name__ in CLOUDS["azure"].errors["unreachable"] for each in _chain(raised)):
         return NetworkError(f"{_NAME} cannot be reached, or did not answer in time")
     if "CredentialUnavailableError" in names or "Attempted credentials" in str(raised):
         return MissingKeyError(f"no credentials of {_NAME}: {CLOUDS['azure'].advice}")

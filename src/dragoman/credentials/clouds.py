@@ -7,7 +7,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -40,6 +40,7 @@ class Cloud:
     variables: list[str]
     source_variables: list[str]
     source_files: list[str]
+    errors: Mapping[str, list[str]] = field(default_factory=dict)
 
 
 CLOUDS: Mapping[str, Cloud] = {

@@ -22,6 +22,7 @@ from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.transport.call import user_agent
 from dragoman.transport.drain import shut_down
 from dragoman.transport.engines.engine import default_ssl_context
+from dragoman.transport.engines.network import parse_address
 
 if TYPE_CHECKING:
     import httpx
@@ -150,7 +151,7 @@ class Fetcher:
 
     def _addresses(self, text: str, host: str, port: int) -> tuple[Address, ...]:
         """Return all addresses of the host, resolved once."""
-        if (address := _parse_address(host)) is not None:
+        if (address := parse_address(host)) is not None:
             return (address,)
         try:
             records = self._resolve(host, port, type=socket.SOCK_STREAM)
@@ -302,8 +303,8 @@ def _new_transport() -> "httpx.BaseTransport":
 def _canonical_host(raw: str) -> str:
     """Return the host's canonical spelling: lower case, no trailing dot, IP addresses in full."""
     host = raw.lower().removesuffix(".")
-    if _parse_address(host) is not None:
-        return str(_parse_address(host))
+    if (address := parse_address(host)) is not None:
+        return str(address)
     labels = host.split(".")
     if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)):
         raise _new_error("", "has a host that is not a valid domain name: check it", "host")
@@ -323,13 +324,6 @@ def _normalize_host(name: str) -> str:
         raise ConfigurationError(
             f"allow_hosts names {name!r:.100}, which is not a host: write it as example.org"
         ) from None
-
-
-def _parse_address(host: str) -> Address | None:
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None
 
 
 def _new_error(url: str, problem: str, reason: Reason) -> FetchError:

@@ -11,13 +11,13 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import partial
+from datetime import datetime
 from typing import Self
 
 from dragoman.adapter.errors import ProviderError, RateLimitError
 from dragoman.adapter.wire import AttemptRecord
 from dragoman.canonical.forks import ProcessLock
+from dragoman.canonical.ids import utc_now
 from dragoman.canonical.log import get_logger
 from dragoman.effects import Broken, Failed
 
@@ -64,9 +64,6 @@ def retry_within(seconds: float) -> None:
     _last_retry.set(time.monotonic() + seconds)
 
 
-_utc_now = partial(datetime.now, UTC)
-
-
 async def _sleep_async(seconds: float) -> None:
     import asyncio  # Sync programs do not need it.
 
@@ -78,7 +75,7 @@ class Timing:
     """Time and randomness of a transport; tests replace them. ``clock`` returns seconds."""
 
     clock: Callable[[], float] = time.monotonic
-    now: Callable[[], datetime] = _utc_now
+    now: Callable[[], datetime] = utc_now
     """Returns the time of day in UTC, for dates in headers."""
     roll: Callable[[], float] = random.random
     """A number from 0 up to, not including, 1."""

@@ -11,7 +11,8 @@ classes.
 import importlib
 import time
 from collections.abc import Awaitable, Callable
-from functools import cache, lru_cache, partial
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache, partial
 from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -54,6 +55,11 @@ class HttpxEngine(Engine):
     core: ClassVar[str] = "httpcore"
     """The package below it, which opens the connections."""
 
+    @cached_property
+    def library(self) -> Any:
+        """The library itself."""
+        return importlib.import_module(self.name)
+
     def missing_feature(self, connection_settings: ConnectionSettings) -> str:
         return ""
 
@@ -62,12 +68,13 @@ class HttpxEngine(Engine):
         return None if connection_settings.http2 else _CONNECTIONS_PER_CLIENT
 
     def client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> Client:
-        joins_writes = not connection_settings.http2
-        network = _DeadlineNetwork(importlib.import_module(self.core), joins_writes=joins_writes)
+        core = importlib.import_module(self.core)
+        network = _DeadlineNetwork(core, core.SyncBackend(), joins_writes=not connection_settings.http2)
         return _OwnClient(self, *self._transport("HTTPTransport", network, size, connection_settings, url))
 
     def async_client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> AsyncClient:
-        network = _AsyncNetwork(importlib.import_module(self.core))
+        core = importlib.import_module(self.core)
+        network = _AsyncNetwork(core, core.AnyIOBackend())
         return _OwnAsyncClient(self, *self._transport("AsyncHTTPTransport", network, size, connection_settings, url))
 
     def sender(self, client: "httpx.Client") -> Callable[[Call], SyncResponse]:
@@ -121,7 +128,7 @@ class HttpxEngine(Engine):
         # Imported late, as is the network below: a caller's own client has both.
         from dragoman.transport.engines.proxies import find_proxies, proxy_server
 
-        library, proxy = importlib.import_module(self.name), find_proxies(settings.proxy).find(url)
+        library, proxy = self.library, find_proxies(settings.proxy).find(url)
         if settings.http2 and find_spec("h2") is None:
             raise ConfigurationError(f"HTTP/2 needs the h2 package: pip install {self.name}[http2]")
         try:
@@ -154,29 +161,28 @@ class Httpx2Engine(HttpxEngine):
         return importlib.import_module("httpx2").URL(str(url))
 
 
+@dataclass(frozen=True, eq=False)
 class _Own:
     """A transport of httpx with a few connections."""
 
-    def __init__(self, engine: HttpxEngine, transport: Any, proxy: str) -> None:
-        self._library = importlib.import_module(engine.name)
-        self._engine = engine
-        self._transport = transport
-        self._proxy = proxy
+    _engine: HttpxEngine
+    _transport: Any
+    _proxy: str
 
     def _request(self, call: Call) -> Any:
         """Return the request that httpx would build itself, with the two headers that it would add: it looks for a way
         to encode the body, and reads all headers a second time, which takes four times as long."""
-        prepared = call.prepared
+        prepared, library = call.prepared, self._engine.library
         if prepared.upload is not None:
-            return self._engine.build_request(self._library.Request, call)
+            return self._engine.build_request(library.Request, call)
         headers = {"Host": prepared.url.netloc, **prepared.headers}
         if prepared.body or prepared.method in _WITH_BODY:
             headers["Content-Length"] = str(len(prepared.body))
-        request = self._library.Request(
+        request = library.Request(
             prepared.method,
             self._engine.to_url(prepared.url),
             headers=headers,
-            stream=self._library.ByteStream(prepared.body),
+            stream=library.ByteStream(prepared.body),
             extensions={"timeout": call.time_limits()},
         )
         request.read()  # as httpx does, for whoever looks at it on the way
@@ -263,36 +269,38 @@ class _DeadlineStream:
             self._inner.write(held, timeout=seconds_of(timeout))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _Network:
-    """Opens connections: each address of a host gets an equal share of the time. ``core`` is httpcore or httpcore2."""
+    """Opens connections: each address of a host gets an equal share of the time. ``core`` is httpcore or httpcore2, and
+    ``backend`` its own network. See `_DeadlineStream` for ``joins_writes``."""
 
-    def __init__(self, core: ModuleType, backend: Any) -> None:
-        self._core = core
-        self._inner = backend
+    core: ModuleType
+    backend: Any
+    joins_writes: bool = False
 
     def _connect(self, host: str, port: int, timeout: float | None, **options: Any) -> Work[Any]:
-        from dragoman.transport.engines.network import is_address, resolver  # as above
+        from dragoman.transport.engines.network import parse_address, resolver  # as above
 
         ends_at = None if timeout is None else time.monotonic() + timeout
         addresses = [host]
-        if not is_address(host):
+        if parse_address(host) is None:
             look_up = partial(resolver.resolve, host, port, timeout), partial(_resolve_async, host, port, timeout)
             try:
                 found = yield Perform(*look_up)
             except TimeoutError:
-                raise self._core.ConnectTimeout("the name lookup took too long") from None
+                raise self.core.ConnectTimeout("the name lookup took too long") from None
             except (OSError, UnicodeError) as error:
-                raise self._core.ConnectError(str(error)) from None
+                raise self.core.ConnectError(str(error)) from None
             addresses = list(dict.fromkeys(address[0] for *_, address in found))
         for index, address in enumerate(addresses):
             left = None if ends_at is None else max(ends_at - time.monotonic(), MIN_SECONDS)
             share = None if left is None else left / (len(addresses) - index)
             try:
-                return (yield call(self._inner.connect_tcp, address, port, share, **options))
-            except (self._core.ConnectError, self._core.ConnectTimeout):
+                return (yield call(self.backend.connect_tcp, address, port, share, **options))
+            except (self.core.ConnectError, self.core.ConnectTimeout):
                 if address == addresses[-1]:
                     raise
-        raise self._core.ConnectError("the host has no address")
+        raise self.core.ConnectError("the host has no address")
 
 
 async def _resolve_async(host: str, port: int, timeout: float | None) -> "list[AddressInfo]":
@@ -306,13 +314,9 @@ async def _resolve_async(host: str, port: int, timeout: float | None) -> "list[A
 class _DeadlineNetwork(_Network):
     """Opens sync connections."""
 
-    def __init__(self, core: ModuleType, *, joins_writes: bool) -> None:
-        super().__init__(core, core.SyncBackend())
-        self._joins_writes = joins_writes
-
     def connect_tcp(self, host: str, port: int, timeout: float | None = None, **options: Any) -> _DeadlineStream:
         inner = drive(self._connect(host, port, timeout, **options))
-        return _DeadlineStream(inner, joins_writes=self._joins_writes)
+        return _DeadlineStream(inner, joins_writes=self.joins_writes)
 
 
 class _AsyncStream:
@@ -341,9 +345,6 @@ class _AsyncStream:
 
 class _AsyncNetwork(_Network):
     """Opens async connections."""
-
-    def __init__(self, core: ModuleType) -> None:
-        super().__init__(core, core.AnyIOBackend())
 
     async def connect_tcp(self, host: str, port: int, timeout: float | None = None, **options: Any) -> _AsyncStream:
         return _AsyncStream(await drive_async(self._connect(host, port, timeout, **options)))

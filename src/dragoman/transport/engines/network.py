@@ -77,13 +77,12 @@ class Resolver:
                 self._pending -= 1
 
 
-def is_address(host: str) -> bool:
-    """Whether the host is an IP address, which needs no lookup."""
+def parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the IP address that a host is, which needs no lookup; None for a name."""
     try:
-        ipaddress.ip_address(host.partition("%")[0])
+        return ipaddress.ip_address(host)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 resolver = Resolver()
