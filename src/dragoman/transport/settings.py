@@ -61,6 +61,9 @@ _flag = _must_be("True or False", lambda value: isinstance(value, bool))
 _text = _must_be("a text", lambda value: isinstance(value, str) and value != "")
 _mapping = _must_be("a mapping", lambda value: isinstance(value, Mapping))
 _callable = _must_be("a function", callable)
+_tls = _must_be(
+    "an ssl.SSLContext, such as ssl.create_default_context(cafile=...)", lambda value: hasattr(value, "wrap_socket")
+)
 
 
 def _key(value: Any) -> str | None:
@@ -132,12 +135,6 @@ def _engine(value: Any) -> str | None:
     if isinstance(value, str):
         return None if value in ENGINES else f"is none of the engines{nearest_name(value, ENGINES)}"
     return f"must be one of {', '.join(ENGINES)}, not {_describe(value)}"
-
-
-def _tls(value: Any) -> str | None:
-    if hasattr(value, "wrap_socket"):
-        return None
-    return f"must be an ssl.SSLContext, such as ssl.create_default_context(cafile=...), not {_describe(value)}"
 
 
 def _client(value: Any) -> str | None:
