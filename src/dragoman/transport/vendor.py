@@ -136,9 +136,8 @@ class _StainlessSender:
         """Return the response, or an awaitable of it."""
         prepared = call.prepared
         options: dict[str, Any] = {"headers": prepared.headers, "max_retries": 0, "follow_redirects": False}
-        limits = call.time_limits()
         if not math.isinf(call.retry_state.timeout):
-            options["timeout"] = self._http.Timeout(**limits)
+            options["timeout"] = self._http.Timeout(**call.time_limits())
         body: Mapping[str, Any] = (
             {"body": wirejson.loads_object(prepared.body, what="the request")}
             if self._needs_parsed_body
@@ -161,8 +160,7 @@ class _OllamaSender:
     def send(self, call: Call) -> Any:
         """Return the response, or an awaitable of it."""
         prepared = call.prepared
-        limits = call.time_limits()
-        timing = {} if math.isinf(call.retry_state.timeout) else {"extensions": {"timeout": limits}}
+        timing = {} if math.isinf(call.retry_state.timeout) else {"extensions": {"timeout": call.time_limits()}}
         request = self._http.build_request(
             prepared.method, prepared.url, headers=prepared.headers, content=prepared.body, **timing
         )
