@@ -10,7 +10,7 @@ from dragoman.adapter.errors import AuthenticationError, MissingKeyError
 from dragoman.credentials.cached import CachedCredentials
 from dragoman.credentials.contract import Authorization, SignableRequest
 from dragoman.credentials.target import Target, TargetFinder
-from dragoman.transport.call import full_url, validate_headers
+from dragoman.transport.call import full_url, server_of, validate_headers
 
 if TYPE_CHECKING:
     from dragoman.transport.call import Call
@@ -88,8 +88,9 @@ class Access:
         prepared, endpoint = call.prepared, call.adapter.endpoint
         if prepared.url is None:
             base_url = self._finder.complete(call.adapter, authorization)
-            prepared.set_url(full_url(base_url, self._path))
-            prepared.target = Target(base_url, None)
+            prepared.url, prepared.target = full_url(base_url, self._path), Target(base_url, None)
+            prepared.server = server_of(prepared.url)
+            prepared.note_host()
         headers = dict(self._headers)
         if authorization.key is not None:
             headers[endpoint.key_header.lower()] = endpoint.key_prefix + authorization.key.reveal()

@@ -8,7 +8,7 @@ from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import DragomanError, mask_secrets
 from dragoman.canonical.extensions.headers import is_sensitive
 from dragoman.canonical.log import get_logger
-from dragoman.credentials.contract import ApiKey
+from dragoman.credentials.contract import ApiKey, mask_bytes
 
 _log = get_logger("dragoman.transport")
 
@@ -114,10 +114,10 @@ class ExchangeRecorder:
             method=request.method,
             url=self._mask(str(request.url)),
             request_headers=self._mask_headers(request.headers),
-            request_body=self._mask_body(request.body),
+            request_body=mask_bytes(request.key, request.body),
             status=self._status,
             response_headers=self._mask_headers(self._headers),
-            response_body=self._mask_body(b"".join(self._pieces)),
+            response_body=mask_bytes(request.key, b"".join(self._pieces)),
             error=error or self.error,
             seconds=self._clock() - self._started,
         )
@@ -134,7 +134,3 @@ class ExchangeRecorder:
             name: "***" if is_sensitive(name) else mask_secrets(self._mask(str(value)))
             for name, value in headers.items()
         }
-
-    def _mask_body(self, body: bytes) -> bytes:
-        key = self._request.key
-        return body if key is None else key.mask(body.decode("latin-1")).encode("latin-1")

@@ -223,19 +223,14 @@ class RetryState:
         """Return the seconds until the next attempt; None if there is none. A reply that the caller saw has none."""
         error = outcome.error
         if isinstance(outcome, Broken) and not outcome.seen and isinstance(error, ProviderError):
-            self.record_unusable(error)
+            status = None
+            if self._arrived:  # and is recorded as a success, although it is broken
+                self.attempts, status = self.attempts[:-1], self.attempts[-1].status
+            self.record_failure(error, {}, status)
         # A decision is for one failure: the next attempt may fail before it is sent, which nothing records.
         wait, self.next_wait = self.next_wait, None
         may_retry = isinstance(error, ProviderError) and not (isinstance(outcome, Broken) and outcome.seen)
         return wait if may_retry else None
-
-    def record_unusable(self, error: ProviderError) -> float | None:
-        """As `record_failure`, for a reply that arrived and is broken."""
-        status = None
-        if self._arrived:
-            *before, last = self.attempts
-            self.attempts, status = tuple(before), last.status
-        return self.record_failure(error, {}, status)
 
     def record_break(self, error: ProviderError) -> None:
         """Record that a reply broke off after it had begun: its attempt failed, and there is no retry."""

@@ -271,7 +271,8 @@ class AsyncRetryingTransport(TransportBase):
                 except Exception as raised:
                     outcome = call.to_error(raised)
                 if not isinstance(outcome, DragomanError):
-                    call.forget_body()
+                    # The stream may be long, and nothing is sent again.
+                    call.prepared = replace(call.prepared, body=b"")
                     try:
                         yield outcome
                         if call.delivered:
