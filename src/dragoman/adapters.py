@@ -1,41 +1,36 @@
 """Everything for writing an adapter: the contract, the tools that encode requests and decode replies, and the registry.
 
 Content, messages and events have modules of their own: `dragoman.blocks`, `dragoman.messages`, `dragoman.events` and
-`dragoman.errors`. Each name is loaded when it is first used.
+`dragoman.errors`.
 """
 
-from typing import TYPE_CHECKING
-
-from dragoman.lazy_names import lazy_names
-
-if TYPE_CHECKING:
-    from dragoman.adapter.context import RequestContext
-    from dragoman.adapter.contract import Adapter, Endpoint
-    from dragoman.adapter.facts.capabilities import (
-        AdapterCapabilities,
-        ModelTable,
-        SchemaRule,
-        Support,
-        ThinkingPolicy,
-        ToolIdRule,
-        ToolNameRule,
-    )
-    from dragoman.adapter.losses import Loss, LossKind, Severity
-    from dragoman.adapter.options import AdapterOptions, NamedTool
-    from dragoman.adapter.registry import adapter_class, get_adapter, providers, register_adapter
-    from dragoman.adapter.replies.error_context import ErrorContext
-    from dragoman.adapter.replies.framing import Frame, JsonArrayDecoder, NdjsonDecoder, SseDecoder
-    from dragoman.adapter.replies.reply_builder import ReplyBuilder, UsageReader
-    from dragoman.adapter.replies.stream_decoder import StreamDecoder
-    from dragoman.adapter.requests.block_fields import BlockField
-    from dragoman.adapter.requests.option_table import OptionTable, record_cache_hint_loss, tool_choice
-    from dragoman.adapter.requests.request_builder import RequestBuilder, Target, fit_tool_schemas
-    from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
-    from dragoman.adapter.requests.turns import Turn
-    from dragoman.adapter.wire import Headers, WireChunk, WireRequest, WireResponse
-    from dragoman.adapter.wire_adapter import WireAdapter
-    from dragoman.adapter.wirejson import dumps, loads_object, parse_arguments
-    from dragoman.canonical.tools import ToolDefinition
+from dragoman.adapter.context import RequestContext
+from dragoman.adapter.contract import Adapter, Endpoint
+from dragoman.adapter.facts.capabilities import (
+    AdapterCapabilities,
+    ModelTable,
+    SchemaRule,
+    Support,
+    ThinkingPolicy,
+    ToolIdRule,
+    ToolNameRule,
+)
+from dragoman.adapter.losses import Loss, LossKind, Severity
+from dragoman.adapter.options import AdapterOptions, NamedTool
+from dragoman.adapter.registry import adapter_class, get_adapter, providers, register_adapter
+from dragoman.adapter.replies.error_context import ErrorContext
+from dragoman.adapter.replies.framing import Frame, JsonArrayDecoder, NdjsonDecoder, SseDecoder
+from dragoman.adapter.replies.reply_builder import ReplyBuilder, UsageReader
+from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.adapter.requests.block_fields import BlockField
+from dragoman.adapter.requests.option_table import OptionTable, record_cache_hint_loss, tool_choice
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target, fit_tool_schemas
+from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
+from dragoman.adapter.requests.turns import Turn
+from dragoman.adapter.wire import Headers, WireChunk, WireRequest, WireResponse
+from dragoman.adapter.wire_adapter import WireAdapter
+from dragoman.adapter.wirejson import dumps, loads_object, parse_arguments
+from dragoman.canonical.tools import ToolDefinition
 
 __all__ = [
     "Adapter",
@@ -85,30 +80,3 @@ __all__ = [
     "register_adapter",
     "tool_choice",
 ]
-
-_EXPORTS = {
-    "adapter.contract": ("Adapter", "Endpoint"),
-    "adapter.context": ("RequestContext",),
-    "adapter.facts.capabilities": (
-        "AdapterCapabilities", "ModelTable", "SchemaRule", "Support", "ThinkingPolicy", "ToolIdRule", "ToolNameRule",
-    ),
-    "adapter.losses": ("Loss", "LossKind", "Severity"),
-    "adapter.options": ("AdapterOptions", "NamedTool"),
-    "adapter.registry": ("adapter_class", "get_adapter", "providers", "register_adapter"),
-    "adapter.replies.error_context": ("ErrorContext",),
-    "adapter.replies.framing": ("Frame", "JsonArrayDecoder", "NdjsonDecoder", "SseDecoder"),
-    "adapter.replies.reply_builder": ("ReplyBuilder", "UsageReader"),
-    "adapter.replies.stream_decoder": ("StreamDecoder",),
-    "adapter.requests.block_fields": ("BlockField",),
-    "adapter.requests.option_table": ("OptionTable", "record_cache_hint_loss", "tool_choice"),
-    "adapter.requests.request_builder": ("RequestBuilder", "Target", "fit_tool_schemas"),
-    "adapter.requests.request_reader": ("HistoryReader", "extra_fields"),
-    "adapter.requests.turns": ("Turn",),
-    "adapter.wire": ("Headers", "WireChunk", "WireRequest", "WireResponse"),
-    "adapter.wire_adapter": ("WireAdapter",),
-    "adapter.wirejson": ("dumps", "loads_object", "parse_arguments"),
-    "canonical.tools": ("ToolDefinition",),
-}  # fmt: skip
-
-if not TYPE_CHECKING:  # a type checker would believe that every name exists
-    __getattr__, __dir__ = lazy_names(globals(), _EXPORTS)

@@ -33,7 +33,7 @@ class Glob:
     n literals have matched, so one shift follows all ways through the pattern at once.
     """
 
-    __slots__ = ("_accepting", "_any_states", "_literals", "_segment_states", "_start", "braces", "pattern")
+    __slots__ = ("_accepting", "_any_states", "_literals", "_segment_states", "braces", "pattern", "start")
 
     def __init__(self, pattern: str, *, braces: bool = False) -> None:
         if len(pattern) > MAX_PATTERN:
@@ -41,8 +41,9 @@ class Glob:
         self.pattern = pattern
         self.braces = braces
         self._literals: dict[str, int] = {}
-        self._start = self._accepting = 0
-        self._any_states = 0
+        self.start = 0
+        """The first state of a match in steps: call `advance` for each character, and `accepts` at the end."""
+        self._accepting = self._any_states = 0
         """The states in which any character may be skipped; _segment_states are those in which any but a slash may."""
         self._segment_states = 0
         state = 1
@@ -50,28 +51,19 @@ class Glob:
         if sum(map(len, alternatives)) > _MAX_STATES:
             raise ValueError(f"the braces expand to more than {_MAX_STATES} characters: write several patterns")
         for alternative in alternatives:
-            self._start |= state
-            state = self._add(alternative, state)
+            self.start |= state
+            starred = False
+            for character in alternative:
+                if character == "*":
+                    self._segment_states |= state
+                    if starred:
+                        self._any_states |= state
+                else:
+                    self._literals[character] = self._literals.get(character, 0) | state
+                    state <<= 1
+                starred = character == "*"
             self._accepting |= state
             state <<= 1
-
-    def _add(self, alternative: str, state: int) -> int:
-        starred = False
-        for character in alternative:
-            if character == "*":
-                self._segment_states |= state
-                if starred:
-                    self._any_states |= state
-            else:
-                self._literals[character] = self._literals.get(character, 0) | state
-                state <<= 1
-            starred = character == "*"
-        return state
-
-    @property
-    def start(self) -> int:
-        """Return the first state of a match in steps: call `advance` for each character, and `accepts` at the end."""
-        return self._start
 
     def advance(self, states: int, character: str) -> int:
         """Return the state after a character, or 0 if no text with this prefix can match."""
@@ -84,7 +76,7 @@ class Glob:
 
     def matches_prefix(self, text: str) -> bool:
         """Return True if any text with this prefix matches."""
-        states = self._start
+        states = self.start
         for character in text:
             states = self.advance(states, character)
             if not states:
@@ -98,7 +90,7 @@ class Glob:
 
     def matches(self, text: str) -> bool:
         literals, any_states, segment_states = self._literals, self._any_states, self._segment_states
-        states = self._start
+        states = self.start
         for character in text:
             skipped = states & (any_states if character == "/" else segment_states)
             states = ((states & literals.get(character, 0)) << 1) | skipped

@@ -6,7 +6,7 @@ rejected once, when a value enters, with the path of the offender. Source: docs/
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, LiteralString
 
 from pydantic import AfterValidator, BaseModel, Field, PlainSerializer
 from pydantic_core import PydanticCustomError
@@ -120,7 +120,10 @@ class _Copier:
         size = self._size
         for key, item in node.items():
             if type(key) is not str or not key.isascii():
-                key = self._check_key(key, path)
+                if not isinstance(key, str):
+                    problem: LiteralString = "{path} has a key that is a {kind}, not a string"
+                    raise _fault("json_key", problem, path, kind=type(key).__name__)
+                key = _check_surrogates(key, path)
             kind = type(item)
             if kind is str and item.isascii():
                 size += len(key) + len(item) + _NODE_BYTES
@@ -139,59 +142,38 @@ class _Copier:
             raise _too_large(path)
         return copied
 
-    def _check_key(self, key: Any, path: _Path) -> str:
-        if not isinstance(key, str):
-            raise PydanticCustomError(
-                "json_key",
-                "{path} has a key that is a {kind}, not a string",
-                {"path": _format_path(path), "kind": type(key).__name__},
-            )
-        return _check_surrogates(key, path)
-
     def _too_deep(self, path: _Path) -> PydanticCustomError:
-        return PydanticCustomError(
-            "too_deep",
-            "{path} is nested more than {limit} levels deep",
-            {"path": _format_path(path), "limit": self._max_depth},
-        )
+        return _fault("too_deep", "{path} is nested more than {limit} levels deep", path, limit=self._max_depth)
 
 
 def _check_surrogates(value: str, path: _Path) -> str:
     """Return a text as a plain string; reject a lone surrogate."""
     position = _surrogate(value)
     if position is not None:
-        raise PydanticCustomError(
-            "surrogate",
-            "{path} has a lone surrogate at character {position}",
-            {"path": _format_path(path), "position": position},
-        )
+        raise _fault("surrogate", "{path} has a lone surrogate at character {position}", path, position=position)
     return str.__str__(value)
 
 
+def _fault(kind: LiteralString, problem: LiteralString, path: _Path, /, **details: Any) -> PydanticCustomError:
+    return PydanticCustomError(kind, problem, {"path": _format_path(path), **details})
+
+
 def _too_large(path: _Path) -> PydanticCustomError:
-    return PydanticCustomError("too_large", _TOO_LARGE, {"path": _format_path(path), "limit": MAX_BODY_BYTES})
+    return _fault("too_large", _TOO_LARGE, path, limit=MAX_BODY_BYTES)
 
 
 def _number(node: Any, path: _Path) -> int | float:
     if isinstance(node, int):
         if node.bit_length() > MAX_INTEGER_BITS:
-            raise PydanticCustomError(
-                "integer_too_long",
-                "{path} is an integer of more than {limit} bits, which JSON parsers refuse",
-                {"path": _format_path(path), "limit": MAX_INTEGER_BITS},
-            )
+            problem: LiteralString = "{path} is an integer of more than {limit} bits, which JSON parsers refuse"
+            raise _fault("integer_too_long", problem, path, limit=MAX_INTEGER_BITS)
         return int(node)
     if isinstance(node, float):
         if not math.isfinite(node):
-            raise PydanticCustomError(
-                "not_finite",
-                "{path} is {value}, which JSON cannot represent",
-                {"path": _format_path(path), "value": str(float(node))},
-            )
+            value = str(float(node))
+            raise _fault("not_finite", "{path} is {value}, which JSON cannot represent", path, value=value)
         return float(node)
-    raise PydanticCustomError(
-        "not_json", "{path} is a {kind}, not a JSON value", {"path": _format_path(path), "kind": type(node).__name__}
-    )
+    raise _fault("not_json", "{path} is a {kind}, not a JSON value", path, kind=type(node).__name__)
 
 
 def _surrogate(value: str) -> int | None:

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from dragoman.canonical.forks import reset_after_fork
+
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [high + low for high in _CROCKFORD for low in _CROCKFORD]
 _LETTERS = bytes(ord(_CROCKFORD[byte & 31]) for byte in range(256))
@@ -89,8 +91,7 @@ def format_ulid(value: int) -> str:
 
 
 new_ulid = UlidFactory()
-if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(after_in_child=new_ulid.after_fork)
+reset_after_fork(new_ulid)
 
 
 new_message_id: Callable[[], str] = new_ulid

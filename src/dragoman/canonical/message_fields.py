@@ -275,14 +275,11 @@ class MessageFields(FrozenModel):
         old, new = self.metadata, changed.metadata
         if (new.provider_raw is None and new.alternatives is None) or changed.content == self.content:
             return changed
-        dropped: dict[str, Any] = {}
-        if new.provider_raw is not None and new.provider_raw == old.provider_raw:
-            dropped["provider_raw"] = None
-        if new.alternatives is not None and new.alternatives == old.alternatives:
-            dropped["alternatives"] = None
+        given = ((name, getattr(new, name)) for name in ("provider_raw", "alternatives"))
+        dropped = [name for name, value in given if value is not None and value == getattr(old, name)]
         if not dropped:
             return changed
-        metadata = new.model_copy(update=dropped)
+        metadata = new.model_copy(update=dict.fromkeys(dropped))
         return super(MessageFields, changed).model_copy(update={"metadata": metadata})
 
     @property

@@ -2,8 +2,10 @@
 their models for, and that the program runs (docs/server-tools.md).
 """
 
+import tomllib
 from collections.abc import Mapping
 from datetime import date
+from importlib.resources import files
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -24,6 +26,12 @@ class UserLocation(FrozenModel):
     """The name of the region or state, free text."""
     country: Text | None = None
     timezone: Text | None = None
+
+
+def _refuse_both(tool: Any) -> Any:
+    if tool.allowed_domains and tool.blocked_domains:
+        raise ValueError("give either allowed_domains or blocked_domains: providers refuse both")
+    return tool
 
 
 class WebSearch(ServerTool):
@@ -54,10 +62,7 @@ class WebSearch(ServerTool):
     until: date | None = None
     """The last day of publication that counts."""
 
-    @model_validator(mode="after")
-    def _check_domains(self) -> Self:
-        _check_domains(self.allowed_domains, self.blocked_domains)
-        return self
+    _check_domains = model_validator(mode="after")(_refuse_both)
 
 
 class WebFetch(ServerTool):
@@ -78,10 +83,7 @@ class WebFetch(ServerTool):
     citations: bool | None = None
     """Whether the answer cites the pages; None leaves it to the provider."""
 
-    @model_validator(mode="after")
-    def _check_domains(self) -> Self:
-        _check_domains(self.allowed_domains, self.blocked_domains)
-        return self
+    _check_domains = model_validator(mode="after")(_refuse_both)
 
 
 class CodeExecution(ServerTool):
@@ -192,29 +194,9 @@ class ToolSearch(ServerTool):
     """The most definitions that one search loads."""
 
 
-def _check_domains(allowed: Names, blocked: Names) -> None:
-    if allowed and blocked:
-        raise ValueError("give either allowed_domains or blocked_domains: providers refuse both")
-
-
-_TEXT: JsonObject = {"type": "string"}
-_PATH_EDITS: JsonObject = {
-    "path": _TEXT,
-    "view_range": {"type": "array", "items": {"type": "integer"}},
-    "file_text": _TEXT,
-    "old_str": _TEXT,
-    "new_str": _TEXT,
-    "insert_line": {"type": "integer"},
-    "insert_text": _TEXT,
-}
-
-
-def _schema(required: list[str], **properties: JsonObject) -> JsonObject:
-    return {"type": "object", "properties": properties, "required": required}
-
-
-def _commands(*names: str) -> JsonObject:
-    return {"type": "string", "enum": list(names)}
+_SCHEMAS: Mapping[str, JsonObject] = tomllib.loads(
+    files(__package__).joinpath("client_tools.toml").read_text(encoding="utf-8")
+)
 
 
 class Bash(ClientTool):
@@ -224,7 +206,7 @@ class Bash(ClientTool):
 
     name: Text = "bash"
     description: Text = "Run a command in a shell that stays open, or restart the shell."
-    input_schema: JsonObject = _schema([], command=_TEXT, restart={"type": "boolean"})
+    input_schema: JsonObject = _SCHEMAS["bash"]
 
 
 class TextEditor(ClientTool):
@@ -235,9 +217,7 @@ class TextEditor(ClientTool):
     name: Text = "str_replace_based_edit_tool"
     side_effects: SideEffects = SideEffects.WRITE
     description: Text = "View and edit text files."
-    input_schema: JsonObject = _schema(
-        ["command", "path"], command=_commands("view", "create", "str_replace", "insert"), **_PATH_EDITS
-    )
+    input_schema: JsonObject = _SCHEMAS["text_editor"]
     max_characters: int | None = None
     """The most characters of a file that the model sees at once, for providers with such a setting."""
 
@@ -250,13 +230,7 @@ class Memory(ClientTool):
     name: Text = "memory"
     side_effects: SideEffects = SideEffects.WRITE
     description: Text = "Store and look up what is worth remembering, as files under /memories."
-    input_schema: JsonObject = _schema(
-        ["command"],
-        command=_commands("view", "create", "str_replace", "insert", "delete", "rename"),
-        **_PATH_EDITS,
-        old_path=_TEXT,
-        new_path=_TEXT,
-    )
+    input_schema: JsonObject = _SCHEMAS["memory"]
 
 
 class ComputerUse(ClientTool):
@@ -283,12 +257,7 @@ class Shell(ClientTool):
 
     name: Text = "shell"
     description: Text = "Run shell commands, one after another."
-    input_schema: JsonObject = _schema(
-        ["commands"],
-        commands={"type": "array", "items": _TEXT},
-        timeout_ms={"type": "integer"},
-        max_output_length={"type": "integer"},
-    )
+    input_schema: JsonObject = _SCHEMAS["shell"]
 
 
 class ApplyPatch(ClientTool):
@@ -299,15 +268,4 @@ class ApplyPatch(ClientTool):
     name: Text = "apply_patch"
     side_effects: SideEffects = SideEffects.WRITE
     description: Text = "Create, update or delete a file; a diff holds the new content or the changes."
-    input_schema: JsonObject = _schema(
-        ["operation"],
-        operation={
-            "type": "object",
-            "properties": {
-                "type": _commands("create_file", "update_file", "delete_file"),
-                "path": _TEXT,
-                "diff": _TEXT,
-            },
-            "required": ["type", "path"],
-        },
-    )
+    input_schema: JsonObject = _SCHEMAS["apply_patch"]

@@ -34,19 +34,6 @@ _SIGNED_HEADERS = ("content-type",)
 """Headers that are signed besides host, date and session token. A proxy may change others."""
 _CONNECT_SECONDS, _READ_SECONDS = 5, 15
 _ROLE_SESSION = "dragoman"
-_LOGIN_ERRORS = frozenset({
-    "SSOTokenLoadError", "UnauthorizedSSOTokenError", "TokenRetrievalError",
-    "LoginTokenLoadError", "LoginRefreshRequired", "LoginRefreshTokenExpired",
-})  # fmt: skip
-_WRONG_SETTINGS = frozenset({
-    "ProfileNotFound", "ConfigParseError", "PartialCredentialsError", "InvalidConfigError", "InfiniteLoopConfigError",
-    "ConfigNotFound", "UnknownCredentialError", "NoRegionError", "InvalidRegionError",
-})  # fmt: skip
-_UNREACHABLE = frozenset({
-    "EndpointConnectionError", "ConnectionError", "ConnectionClosedError", "HTTPClientError", "ProxyConnectionError",
-    "SSLError", "MetadataRetrievalError", "ContainerMetadataRetrievalError",
-})  # fmt: skip
-_LATE = frozenset({"ConnectTimeoutError", "ReadTimeoutError"})
 
 
 def credentials(scope: str, settings: Mapping[str, Any], session: Any = None) -> CachedCredentials:
@@ -61,18 +48,25 @@ def credentials(scope: str, settings: Mapping[str, Any], session: Any = None) ->
 
 def _fetch(service: str, settings: Mapping[str, Any], given: Any, renew: bool) -> Authorization:
     session, found = _load(settings, given)
-    region, frozen = session.get_config_variable("region"), found.get_frozen_credentials()
-    if role := settings.get("role_arn"):
-        return _assume(role, service, session, frozen, region)
+    region, keys = session.get_config_variable("region"), found.get_frozen_credentials()
     expires_at = getattr(found, "_expiry_time", None)  # botocore has no public name for it
-    return _authorization(
-        frozen.access_key,
-        frozen.secret_key,
-        frozen.token,
-        service,
-        region,
-        expires_at,
-        str(getattr(found, "method", "")),
+    source = str(getattr(found, "method", ""))
+    if role := settings.get("role_arn"):
+        keys, expires_at = _assume(role, session, keys, region)
+        source = f"the role {role}"
+    for secret in (keys.secret_key, keys.token):
+        if secret:
+            remember_key(secret)
+
+    def sign_at(request: SignableRequest) -> dict[str, str]:
+        # For the region of the address, if it is one of AWS.
+        return sign(keys, service, region_of(request.url) or region, request)
+
+    return Authorization(
+        sign=sign_at,
+        expires_at=expires_at,
+        variables={"AWS_REGION": check_place("region", region)} if region else {},
+        source=source,
     )
 
 
@@ -105,57 +99,31 @@ def _client_config() -> Any:
     return Config(connect_timeout=_CONNECT_SECONDS, read_timeout=_READ_SECONDS, retries={"max_attempts": 1})
 
 
-def _assume(role: str, service: str, session: Any, frozen: Any, region: str | None) -> Authorization:
+def _assume(role: str, session: Any, keys: Any, region: str | None) -> tuple[Any, Any]:
+    """Return the keys of a role, and until when they are valid."""
+    from botocore.credentials import ReadOnlyCredentials
+
     client = session.create_client(
         "sts",
         region_name=region or "us-east-1",
-        aws_access_key_id=frozen.access_key,
-        aws_secret_access_key=frozen.secret_key,
-        aws_session_token=frozen.token,
+        aws_access_key_id=keys.access_key,
+        aws_secret_access_key=keys.secret_key,
+        aws_session_token=keys.token,
         config=_client_config(),
     )
     try:
         got = client.assume_role(RoleArn=role, RoleSessionName=_ROLE_SESSION)["Credentials"]
     finally:
         client.close()
-    return _authorization(
-        got["AccessKeyId"], got["SecretAccessKey"], got["SessionToken"], service, region, got["Expiration"],
-        f"the role {role}",
-    )  # fmt: skip
+    keys = ReadOnlyCredentials(got["AccessKeyId"], got["SecretAccessKey"], got["SessionToken"])
+    return keys, got["Expiration"]
 
 
-def _authorization(
-    access_key: str,
-    secret_key: str,
-    token: str | None,
-    service: str,
-    region: str | None,
-    expires_at: Any,
-    source: str,
-) -> Authorization:
-    for secret in (secret_key, token):
-        if secret:
-            remember_key(secret)
-
-    def sign_at(request: SignableRequest) -> dict[str, str]:
-        # For the region of the address, if it is one of AWS.
-        return sign(access_key, secret_key, token, service, region_of(request.url) or region, request)
-
-    return Authorization(
-        sign=sign_at,
-        expires_at=expires_at,
-        variables={"AWS_REGION": check_place("region", region)} if region else {},
-        source=source,
-    )
-
-
-def sign(
-    access_key: str, secret_key: str, token: str | None, service: str, region: str | None, request: SignableRequest
-) -> dict[str, str]:
-    """Return the headers that sign a request. Raises ConfigurationError without a region."""
+def sign(keys: Any, service: str, region: str | None, request: SignableRequest) -> dict[str, str]:
+    """Return the headers that sign a request with botocore's frozen credentials. Raises ConfigurationError without a
+    region."""
     from botocore.auth import SigV4Auth
     from botocore.awsrequest import AWSRequest
-    from botocore.credentials import Credentials
 
     if region is None:
         raise ConfigurationError(
@@ -167,7 +135,7 @@ def sign(
         data=request.body,
         headers={name: request.headers[name] for name in _SIGNED_HEADERS if name in request.headers},
     )
-    SigV4Auth(Credentials(access_key, secret_key, token), service, region).add_auth(aws_request)
+    SigV4Auth(keys, service, region).add_auth(aws_request)
     return {name.lower(): value for name, value in aws_request.headers.items() if name.lower() not in _SIGNED_HEADERS}
 
 
@@ -184,15 +152,15 @@ def _explain(profile: str | None, raised: Exception) -> DragomanError | None:
     if not names:
         return None
     suffix = f" --profile {profile}" if profile else ""
-    kind = type(raised).__name__
-    if names & _LOGIN_ERRORS:
+    kind, errors = type(raised).__name__, CLOUDS["aws"].errors
+    if not names.isdisjoint(errors["login"]):
         return CredentialsError(f"the AWS session has expired or is missing ({kind}): run aws sso login{suffix}")
-    if names & _WRONG_SETTINGS:
+    if not names.isdisjoint(errors["settings"]):
         advice = f"check the profile {profile} in ~/.aws/config" if profile else "check ~/.aws/config"
         return ConfigurationError(f"AWS: {mask_secrets(str(raised))}: {advice}")
-    if names & _LATE:
+    if not names.isdisjoint(errors["late"]):
         return RequestTimeoutError(f"AWS: {_endpoint_of(raised)} did not answer in time")
-    if names & _UNREACHABLE:
+    if not names.isdisjoint(errors["unreachable"]):
         return NetworkError(f"AWS: {_endpoint_of(raised)} cannot be reached, or answered with something else ({kind})")
     if "ClientError" in names:
         return _refused(raised, suffix)

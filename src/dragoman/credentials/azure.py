@@ -1,6 +1,7 @@
 """Microsoft Entra: tokens of azure-identity, or of any credential of azure-core. Needs the extra ``azure``."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -18,8 +19,9 @@ from dragoman.credentials.contract import Authorization
 from dragoman.credentials.functions import is_async_function, read_result
 
 DEFAULT_SCOPE = "https://cognitiveservices.azure.com/.default"
-_UNREACHABLE = frozenset({"ServiceRequestError", "ServiceResponseError"})
 _NAME = "Microsoft Entra"
+_CODE = re.compile(r"AADSTS\d{0,10}")
+"""Entra's code of a refusal, such as AADSTS7000215."""
 
 
 def credentials(scope: str, settings: Mapping[str, Any]) -> CachedCredentials:
@@ -84,10 +86,11 @@ def _authorization(token: Any, source: str) -> Authorization:
 def _explain(raised: Exception) -> DragomanError | None:
     """Return the error of an exception of azure-core. Of its text only Entra's code is shown."""
     names = {kind.__name__ for kind in type(raised).__mro__ if kind.__module__.startswith(("azure.", "msal"))}
-    code = _code_of(str(raised))
-    if code:
-        return CredentialsError(f"{_NAME} refused the credentials ({code}): {CLOUDS['azure'].advice}", code=code)
-    if any(type(each).__name__ in _UNREACHABLE for each in _chain(raised)):
+    if found := _CODE.search(str(raised)):
+        return CredentialsError(
+            f"{_NAME} refused the credentials ({found[0]}): {CLOUDS['azure'].advice}", code=found[0]
+        )
+    if any(type(each).__name__ in CLOUDS["azure"].errors["unreachable"] for each in _chain(raised)):
         return NetworkError(f"{_NAME} cannot be reached, or did not answer in time")
     if "CredentialUnavailableError" in names or "Attempted credentials" in str(raised):
         return MissingKeyError(f"no credentials of {_NAME}: {CLOUDS['azure'].advice}")
@@ -108,12 +111,3 @@ def _chain(raised: BaseException | None) -> Iterator[BaseException]:
             return
         yield raised
         raised = raised.__cause__ or raised.__context__
-
-
-def _code_of(text: str) -> str:
-    """Return Entra's code of a refusal, such as AADSTS7000215."""
-    start = text.find("AADSTS")
-    if start < 0:
-        return ""
-    digits = "".join(each for each in text[start + 6 : start + 16] if each.isdigit())
-    return f"AADSTS{digits}"

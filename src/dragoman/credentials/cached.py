@@ -9,12 +9,12 @@ import copy
 import inspect
 import threading
 import time
+import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import (
@@ -59,15 +59,13 @@ class _Entry:
     is_renewal: bool
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class _Pending:
     """A fetch in progress."""
 
-    __slots__ = ("future", "loop", "started")
-
-    def __init__(self, started: float, loop: "asyncio.AbstractEventLoop | None") -> None:
-        self.future: Future[Authorization] = Future()
-        self.started = started
-        self.loop = loop
+    started: float
+    loop: "asyncio.AbstractEventLoop | None"
+    future: Future[Authorization] = field(default_factory=Future)
 
 
 class CachedCredentials:
@@ -127,7 +125,7 @@ class CachedCredentials:
                 return pending.future.result(None if deadline is None else max(deadline - time.monotonic(), 0.0))
             except CancelledError:  # the event loop that fetched has ended
                 continue
-            except FutureTimeoutError:
+            except TimeoutError:
                 break
             except DragomanError as error:
                 raised = copy.copy(error)  # others raise it too, each with its own traceback
@@ -280,7 +278,9 @@ class CachedCredentials:
         if error is None and isinstance(raised, (ConnectionError, TimeoutError)):
             error = NetworkError(f"{self.name}: {type(raised).__name__}")
         if error is None:
-            error = CredentialsError(f"{self.name}: {type(raised).__name__}{_place_of(raised)}")
+            places = traceback.extract_tb(raised.__traceback__, limit=-1)  # the line that raised, to look for it
+            where = [f" in {place.name}, line {place.lineno}" for place in places]
+            error = CredentialsError(f"{self.name}: {type(raised).__name__}{''.join(where)}")
         if type(error) is ConfigurationError:  # a wrong file or profile: another place or model may have a right one
             error = MissingKeyError(str(error))
         if isinstance(error, ProviderError):
@@ -300,13 +300,3 @@ def _running_loop() -> "asyncio.AbstractEventLoop | None":
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
-
-
-def _place_of(raised: BaseException) -> str:
-    """Return the line that raised, for whoever looks for it."""
-    trace = raised.__traceback__
-    if trace is None:
-        return ""
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    return f" in {trace.tb_frame.f_code.co_name}, line {trace.tb_lineno}"

@@ -7,8 +7,8 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,7 +27,6 @@ _PLACE_NAMES = {
     "project": re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.:-]{0,126}[A-Za-z0-9])?"),
 }
 """They become a part of the address. The name of a region is so narrow because s3 is one of AWS's hosts, too."""
-_MAX_KEPT = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +40,7 @@ class Cloud:
     variables: list[str]
     source_variables: list[str]
     source_files: list[str]
+    errors: Mapping[str, list[str]] = field(default_factory=dict)
 
 
 CLOUDS: Mapping[str, Cloud] = {
@@ -48,7 +48,6 @@ CLOUDS: Mapping[str, Cloud] = {
     for kind, row in tomllib.loads(Path(__file__).with_name("clouds.toml").read_text(encoding="utf-8")).items()
 }
 
-_kept: "dict[Any, CachedCredentials]" = {}
 _lock = ProcessLock()
 
 
@@ -84,13 +83,16 @@ def cloud_credentials(kind: str, scope: str, settings: Mapping[str, Any]) -> "Ca
     if not is_installed(kind):
         raise MissingExtraError(f'{cloud.name} credentials need a package: pip install "dragoman[{cloud.extra}]"')
     chosen = {name: settings[name] for name in CLOUD_IDENTITY[kind] + CLOUD_PLACE[kind] if settings.get(name)}
-    key = (kind, scope, tuple(chosen.items()), tuple(map(os.environ.get, cloud.variables)))
-    found = _kept.get(key)
-    if found is None:
-        with _lock:
-            if len(_kept) >= _MAX_KEPT:
-                del _kept[next(iter(_kept))]
-            found = _kept.setdefault(key, import_module(f"dragoman.credentials.{kind}").credentials(scope, chosen))
+    with _lock:  # two threads get the same
+        return _shared_credentials(kind, scope, tuple(chosen.items()), tuple(map(os.environ.get, cloud.variables)))
+
+
+@lru_cache(maxsize=256)
+def _shared_credentials(
+    kind: str, scope: str, chosen: tuple[tuple[str, Any], ...], _: tuple[str | None, ...]
+) -> "CachedCredentials":
+    """Return the credentials of a kind for the values of the variables that its library reads."""
+    found: CachedCredentials = import_module(f"dragoman.credentials.{kind}").credentials(scope, dict(chosen))
     return found
 
 

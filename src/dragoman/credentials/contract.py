@@ -62,6 +62,11 @@ class ApiKey:
         raise TypeError("an API key cannot be pickled: pass it again")
 
 
+def mask_bytes(key: ApiKey | None, body: bytes) -> bytes:
+    """Return a body without the key: some providers repeat it in theirs."""
+    return body if key is None else key.mask(body.decode("latin-1")).encode("latin-1")
+
+
 def validate_key(key: ApiKey, source: str) -> ApiKey:
     """Return the key. Raises ConfigurationError, which names its source, if no key can look like that."""
     if not key.is_usable:

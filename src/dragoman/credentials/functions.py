@@ -70,25 +70,23 @@ def read_result(result: Any, name: str) -> Authorization:
 def from_command(command: Sequence[str], *, timeout: float = _COMMAND_SECONDS) -> CachedCredentials:
     """Return the credentials of a program that prints a key. It runs without a shell, and again after the key was
     refused."""
-    return from_result(lambda renew: _run(command, timeout), f"the command {command[0]}", max_age=None)
+    name = f"the command {command[0]}"
 
+    def run(renew: bool) -> str:
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False)
+        except subprocess.TimeoutExpired:
+            raise CredentialsError(f"{name} did not end within {timeout:g} s") from None
+        except OSError as error:
+            raise ConfigurationError(f"{name} cannot be run: {error.strerror or type(error).__name__}") from None
+        if done.returncode != 0:  # what it printed may hold a secret
+            raise CredentialsError(f"{name} failed with exit code {done.returncode}: run it in a terminal")
+        try:
+            return done.stdout.decode().strip()
+        except UnicodeDecodeError:
+            raise CredentialsError(f"{name} printed bytes that are not a key") from None
 
-def _run(command: Sequence[str], timeout: float) -> str:
-    program = command[0]
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False)
-    except subprocess.TimeoutExpired:
-        raise CredentialsError(f"the command {program} did not end within {timeout:g} s") from None
-    except OSError as error:
-        raise ConfigurationError(
-            f"the command {program} cannot be run: {error.strerror or type(error).__name__}"
-        ) from None
-    if done.returncode != 0:  # what it printed may hold a secret
-        raise CredentialsError(f"the command {program} failed with exit code {done.returncode}: run it in a terminal")
-    try:
-        return done.stdout.decode().strip()
-    except UnicodeDecodeError:
-        raise CredentialsError(f"the command {program} printed bytes that are not a key") from None
+    return from_result(run, name, max_age=None)
 
 
 def from_variable(name: str) -> CachedCredentials:

@@ -93,7 +93,12 @@ class TargetFinder:
         """
         endpoint = adapter.endpoint
         if self._service != endpoint.base_url and (self._key or self._base_url is not None or self._credentials):
-            self._bind(endpoint, adapter.provider)
+            if self._service is not None:
+                raise ConfigurationError(
+                    f"this transport's key or base URL was given for {self._service}, but {adapter.provider} is another"
+                    " service: create a separate transport for it"
+                )
+            self._service = endpoint.base_url
         if keyless:
             return self._new_target(adapter, None)
         if self._credentials is not None:
@@ -122,11 +127,8 @@ class TargetFinder:
         *,
         is_bearer: bool = False,
     ) -> Target:
-        endpoint, setting = adapter.endpoint, "base_url"
-        if self._base_url is None:
-            variable = endpoint.base_url_variable or ""
-            setting = variable if self._environ.get(variable, "").strip() else ""
-        base_url = self._find_base_url(endpoint, adapter.provider, credentials)
+        endpoint = adapter.endpoint
+        base_url, setting = self._find_base_url(endpoint, adapter.provider, credentials)
         if key is None:
             return Target(base_url, None, credentials, setting)
         name, prefix = ("authorization", "Bearer ") if is_bearer else (endpoint.key_header.lower(), endpoint.key_prefix)
@@ -134,7 +136,8 @@ class TargetFinder:
 
     def complete(self, adapter: Adapter, authorization: "Authorization") -> str:
         """Return the base URL with what is known with the credentials. Raises ConfigurationError."""
-        return self._find_base_url(adapter.endpoint, adapter.provider, None, authorization)
+        base_url, _ = self._find_base_url(adapter.endpoint, adapter.provider, None, authorization)
+        return base_url
 
     def explain_missing(self, adapter: Adapter, error: MissingKeyError) -> MissingKeyError:
         """Return the error of credentials that were not found. If nothing says which to use, a key is an answer too."""
@@ -148,19 +151,10 @@ class TargetFinder:
             raise ConfigurationError(f"{provider} takes keys and does not use {names}")
         from dragoman.credentials.clouds import cloud_credentials  # imported late: most programs have a key
 
-        return cloud_credentials(endpoint.credentials, self._scope(endpoint), self._cloud)
-
-    def _scope(self, endpoint: Endpoint) -> str:
-        """Return what credentials are for; those of Anthropic are exchanged at the address itself."""
-        return self._find_base_url(endpoint, "anthropic") if endpoint.credentials == "anthropic" else endpoint.scope
-
-    def _bind(self, endpoint: Endpoint, provider: str) -> None:
-        if self._service is not None:
-            raise ConfigurationError(
-                f"this transport's key or base URL was given for {self._service}, but {provider} is another service: "
-                "create a separate transport for it"
-            )
-        self._service = endpoint.base_url
+        scope = endpoint.scope
+        if endpoint.credentials == "anthropic":  # they are exchanged at the address itself
+            scope, _ = self._find_base_url(endpoint, "anthropic")
+        return cloud_credentials(endpoint.credentials, scope, self._cloud)
 
     def _find_key(self, endpoint: Endpoint, provider: str) -> _Found:
         """Return a key, or the credentials that are used without one, and whether the key is a token."""
@@ -189,14 +183,14 @@ class TargetFinder:
         provider: str,
         credentials: "CachedCredentials | None" = None,
         authorization: "Authorization | None" = None,
-    ) -> str:
-        """Return the base URL; empty if a part is missing that the credentials may know."""
+    ) -> tuple[str, str]:
+        """Return the base URL, and what it is from. It is empty if a part is missing that the credentials may know."""
         if self._base_url is not None:
-            return validate_base_url(self._base_url, endpoint.base_url)
+            return validate_base_url(self._base_url, endpoint.base_url), "base_url"
         variable = endpoint.base_url_variable
         if variable and (value := self._environ.get(variable, "").strip()):
             check_scheme(value, endpoint.base_url, variable)
-            return validate_base_url(value, endpoint.base_url)
+            return validate_base_url(value, endpoint.base_url), variable
         if not endpoint.base_url:
             hint = f"set {variable}, or pass base_url=" if variable else "pass base_url="
             raise ConfigurationError(f"no address for {provider}: {hint}")
@@ -204,7 +198,7 @@ class TargetFinder:
         if endpoint.cloud_base_url and (credentials or authorization or self._cloud):
             template = endpoint.cloud_base_url
         if "{" not in template:
-            return validate_base_url(template)
+            return validate_base_url(template), ""
         from dragoman.credentials.clouds import address_variables
 
         known = address_variables(endpoint.credentials, self._cloud, self._environ)
@@ -214,10 +208,10 @@ class TargetFinder:
         values = {each: known.get(each) or self._environ.get(each, "").strip().rstrip("/") for each in needed}
         if missing := [each for each in needed if not values[each]]:
             if credentials is not None:
-                return ""
+                return "", ""
             setting = _SETTING_OF.get(missing[0], "base_url")
             raise ConfigurationError(f"no address for {provider}: set {missing[0]}, or pass {setting}=")
-        return validate_base_url(_PLACEHOLDER.sub(lambda found: values[found[1]], template))
+        return validate_base_url(_PLACEHOLDER.sub(lambda found: values[found[1]], template)), ""
 
 
 def missing_key(endpoint: Endpoint, provider: str, without: str = "", *, is_own: bool = True) -> MissingKeyError:
@@ -293,8 +287,10 @@ def validate_base_url(text: str, default: str = "") -> str:
         )
     if not _BRACKETS.fullmatch(parts.netloc):
         raise ConfigurationError("the base URL has brackets where no address begins or ends")
-    host = parts.hostname
-    port = _port(parts)
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise ConfigurationError("the base URL has a port that is not a number up to 65535") from None
     scheme, path = parts.scheme, parts.path
     if not scheme and default:
         default_parts = _split_url(default)
@@ -314,11 +310,3 @@ def _split_url(url: str) -> SplitResult:
         return urlsplit(url)
     except ValueError:
         raise ConfigurationError("the base URL cannot be read") from None
-
-
-def _port(parts: Any) -> int | None:
-    try:
-        port: int | None = parts.port
-    except ValueError:
-        raise ConfigurationError("the base URL has a port that is not a number up to 65535") from None
-    return port

@@ -58,7 +58,6 @@ class _Call:
 class _Turn:
     """An open turn. ``span`` is None if its start was missed."""
 
-    session_id: str
     context: Context
     span: Span | None = None
     call: _Call | None = None
@@ -114,9 +113,27 @@ class Telemetry:
             self._attachments[event.id] = attachment
 
     def __call__(self, event: Event) -> None:
-        attachment = self._attachments.pop(event.id, None)
+        attachment, at, payload = self._attachments.pop(event.id, None), _nanoseconds(event.timestamp), event.payload
         with self._lock:
-            self._handle(event, attachment)
+            match payload:
+                case TurnStarted():
+                    self._begin_turn(event, attachment, at)
+                case RouteDecided():
+                    self._record_route(self._turn(event), payload, at)
+                case LlmCallStarted():
+                    self._begin_call(self._turn(event), event, payload, attachment, at)
+                case LlmCallCompleted():
+                    self._end_call(self._turn(event), event, payload, attachment, at)
+                case LlmCallFailed():
+                    self._fail_call(self._turn(event), event, payload, at)
+                case ToolCalled():
+                    self._begin_tool(self._turn(event), event, payload, attachment, at)
+                case ToolCompleted() | ToolFailed():
+                    self._end_tool(self._turn(event), payload, attachment, at)
+                case TurnCompleted() | TurnCancelled():
+                    self._finish(event, payload, at)
+                case PolicyDenied():
+                    self._turn(event).error = "policy_denied"
 
     def close(self) -> None:
         """End all open spans. Idempotent."""
@@ -125,30 +142,6 @@ class Telemetry:
             for turn in turns.values():
                 self._end_turn(turn, None, error="abandoned")
 
-    def _handle(self, event: Event, attachment: Any) -> None:
-        at, payload = _nanoseconds(event.timestamp), event.payload
-        match payload:
-            case TurnStarted():
-                self._begin_turn(event, attachment, at)
-            case RouteDecided():
-                self._record_route(self._turn(event), payload, at)
-            case LlmCallStarted():
-                self._begin_call(self._turn(event), event, payload, attachment, at)
-            case LlmCallCompleted():
-                self._end_call(self._turn(event), event, payload, attachment, at)
-            case LlmCallFailed():
-                self._fail_call(self._turn(event), event, payload, at)
-            case ToolCalled():
-                self._begin_tool(self._turn(event), event, payload, attachment, at)
-            case ToolCompleted() | ToolFailed():
-                self._end_tool(self._turn(event), payload, attachment, at)
-            case TurnCompleted() | TurnCancelled():
-                self._finish(event, payload, at)
-            case PolicyDenied():
-                self._turn(event).error = "policy_denied"
-            case _:
-                pass
-
     def _turn(self, event: Event) -> _Turn:
         """Return the turn of an event. If its start was missed, the spans have no parent."""
         key = (event.session_id, event.turn_id)
@@ -156,7 +149,7 @@ class Telemetry:
             while len(self._turns) >= _MAX_OPEN_TURNS:
                 oldest = self._turns.pop(next(iter(self._turns)))
                 self._end_turn(oldest, _nanoseconds(event.timestamp), error="abandoned")
-            self._turns[key] = _Turn(event.session_id, Context())
+            self._turns[key] = _Turn(Context())
         return self._turns[key]
 
     def _begin_turn(self, event: Event, parent_context: Context | None, at: int) -> None:

@@ -73,12 +73,9 @@ def register_transport(name: str, factory: Callable[..., Any], *, settings: Iter
 
 def registered_setting_names() -> frozenset[str] | None:
     """Return the names of the settings of all registered transports, or None if one accepts any."""
-    names: frozenset[str] = frozenset()
-    for each in _factory_settings.values():
-        if each is None:
-            return None
-        names |= each
-    return names
+    if None in _factory_settings.values():
+        return None
+    return frozenset(name for names in _factory_settings.values() for name in names or ())
 
 
 @overload

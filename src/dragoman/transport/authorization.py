@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ from dragoman.adapter.errors import AuthenticationError, MissingKeyError
 from dragoman.credentials.cached import CachedCredentials
 from dragoman.credentials.contract import Authorization, SignableRequest
 from dragoman.credentials.target import Target, TargetFinder
-from dragoman.transport.call import full_url, validate_headers
+from dragoman.transport.call import full_url, server_of, validate_headers
 
 if TYPE_CHECKING:
     from dragoman.transport.call import Call
@@ -24,21 +25,17 @@ _LARGE_BODY = 1 << 20
 """Bytes. Signing reads the whole body, so that of a larger one runs in a thread."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Access:
     """The credentials of one call, and what they returned last."""
 
-    __slots__ = ("_credentials", "_current", "_finder", "_has_renewed", "_headers", "_path", "_rejected")
-
-    def __init__(
-        self, credentials: CachedCredentials, finder: TargetFinder, headers: dict[str, str], path: str
-    ) -> None:
-        self._credentials = credentials
-        self._finder = finder
-        self._headers = headers
-        self._path = path
-        self._current: Authorization | None = None
-        self._rejected: Authorization | None = None
-        self._has_renewed = False
+    _credentials: CachedCredentials
+    _finder: TargetFinder
+    _headers: dict[str, str]
+    _path: str
+    _current: Authorization | None = None
+    _rejected: Authorization | None = None
+    _has_renewed: bool = False
 
     def authorize(self, call: "Call") -> None:
         """Write headers and address of the next attempt. Raises DragomanError; nothing is sent then."""
@@ -64,7 +61,10 @@ class Access:
 
     def may_renew(self, error: Any) -> bool:
         """Whether to send the request once more, with other credentials: the provider refused these."""
-        if self._has_renewed or self._current is None or not _is_refusal(error):
+        is_refusal = getattr(error, "code", None) in _EXPIRED_CODES or (
+            isinstance(error, AuthenticationError) and error.status == 401
+        )
+        if self._has_renewed or self._current is None or not is_refusal:
             return False
         if not self._credentials.may_renew(self._current):
             return False
@@ -88,8 +88,9 @@ class Access:
         prepared, endpoint = call.prepared, call.adapter.endpoint
         if prepared.url is None:
             base_url = self._finder.complete(call.adapter, authorization)
-            prepared.set_url(full_url(base_url, self._path))
-            prepared.target = Target(base_url, None)
+            prepared.url, prepared.target = full_url(base_url, self._path), Target(base_url, None)
+            prepared.server = server_of(prepared.url)
+            prepared.note_host()
         headers = dict(self._headers)
         if authorization.key is not None:
             headers[endpoint.key_header.lower()] = endpoint.key_prefix + authorization.key.reveal()
@@ -99,9 +100,3 @@ class Access:
             signed = authorization.sign(request)
             headers.update({name.lower(): value for name, value in signed.items() if name.lower() != "host"})
         prepared.headers, prepared.key = headers, authorization.key
-
-
-def _is_refusal(error: Any) -> bool:
-    if getattr(error, "code", None) in _EXPIRED_CODES:
-        return True
-    return isinstance(error, AuthenticationError) and error.status == 401

@@ -29,8 +29,14 @@ class SigV4Auth(httpx.Auth):
     """True: a signature covers the body, so httpx reads it first."""
 
     def __init__(self, region: str | None = None, *, session: Any = None) -> None:
+        if session is None:
+            try:
+                from botocore.session import Session
+            except ImportError:
+                raise MissingExtraError('signing needs botocore: pip install "dragoman[bedrock]"') from None
+            session = Session()
         self._region = region
-        self._session = session if session is not None else _new_session()
+        self._session = session
 
     def sync_auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         """Yield the signed request. httpx calls this for a sync client."""
@@ -58,14 +64,5 @@ class SigV4Auth(httpx.Auth):
         if region is None:
             raise ConfigurationError(f"the address {request.url.host} names no AWS region: pass one to SigV4Auth")
         signable = SignableRequest(request.method, str(request.url), request.headers, request.content)
-        keys = (credentials.access_key, credentials.secret_key, credentials.token)
-        request.headers.update(sign(*keys, DEFAULT_SERVICE, region, signable))
+        request.headers.update(sign(credentials, DEFAULT_SERVICE, region, signable))
         return request
-
-
-def _new_session() -> Any:
-    try:
-        from botocore.session import Session
-    except ImportError:
-        raise MissingExtraError('signing needs botocore: pip install "dragoman[bedrock]"') from None
-    return Session()

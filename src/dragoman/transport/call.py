@@ -7,7 +7,7 @@ whether they are refused below depends on the engine. So they are refused here f
 import math
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Protocol
@@ -28,7 +28,7 @@ from dragoman.adapter.errors import (
 )
 from dragoman.adapter.known_keys import remember_key
 from dragoman.adapter.wire import Headers, Upload, WireRequest, WireResponse
-from dragoman.credentials.contract import ApiKey
+from dragoman.credentials.contract import ApiKey, mask_bytes
 from dragoman.credentials.target import Target
 from dragoman.transport.retry import RetryState, TimeLeft
 
@@ -171,8 +171,6 @@ def user_agent() -> str:
 
 def has_own_credential(headers: Mapping[str, str], endpoint: Endpoint) -> bool:
     """Whether the caller has set a header that the endpoint reads a credential from."""
-    if not headers:
-        return False
     names = (endpoint.key_header.lower(), *endpoint.credential_headers)
     return any(value and name.lower() in names for name, value in headers.items())
 
@@ -228,11 +226,6 @@ class PreparedRequest:
     upload: Upload | None = None
     """Sent in place of ``body``, once."""
 
-    def set_url(self, url: Any) -> None:
-        """Set an address that was not known before."""
-        self.url, self.server = url, server_of(url)
-        self.note_host()
-
     def note_host(self) -> None:
         """Add the host to ``terms``, if its prices differ."""
         if self.terms is not None and self.priced_hosts and self.url.host.endswith(self.priced_hosts):
@@ -260,10 +253,6 @@ class Call:
     proxy: str = ""
     """Host and port of the proxy of the current attempt, for errors."""
     recorder: "ExchangeRecorder | None" = None
-
-    def forget_body(self) -> None:
-        """Release the body of the request: a stream has begun, which may be long, and nothing is sent again."""
-        self.prepared = replace(self.prepared, body=b"")
 
     def time_limits(self) -> dict[str, float | None]:
         """Return the attempt's time limits in seconds, under httpx's names."""
@@ -302,11 +291,6 @@ class Call:
 
         return inflater_for(encoding, max_ratio=STREAM_RATIO if self.prepared.stream else None)
 
-    def mask_key(self, body: bytes) -> bytes:
-        """Return a failing reply that is safe to show: some providers repeat the key in it."""
-        key = self.prepared.key
-        return body if key is None else key.mask(body.decode("latin-1")).encode("latin-1")
-
     def classify(self, status: int, body: bytes) -> WireResponse | DragomanError:
         """Return the reply, or the error that it means."""
         if status < 300 and self.is_page:
@@ -319,6 +303,8 @@ class Call:
             )
         if status < 300:
             self.retry_state.record_success(status)
+            if self.recorder is not None:
+                self.recorder.end()
             return WireResponse(status, body, self.headers, self.retry_state.attempts)
         if status < 400:
             return UnclassifiedError(
@@ -435,4 +421,4 @@ class BodyReader:
         raise exception
 
     def _error_body(self) -> bytes:
-        return self._call.mask_key(b"".join(self._pieces)[: self._cap])
+        return mask_bytes(self._call.prepared.key, b"".join(self._pieces)[: self._cap])

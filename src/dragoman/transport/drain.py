@@ -84,7 +84,7 @@ class ReadWatchdog:
             with self._lock:
                 now = time.monotonic()
                 for connection in [guarded for guarded, deadline in self._deadlines.items() if deadline <= now]:
-                    _shut_down(connection)
+                    shut_down(connection)
                     del self._deadlines[connection]
                 if not self._deadlines:
                     self._thread = None
@@ -93,7 +93,8 @@ class ReadWatchdog:
             time.sleep(wait)
 
 
-def _shut_down(connection: socket.socket) -> None:
+def shut_down(connection: socket.socket) -> None:
+    """End all reads of a connection, in any thread."""
     # Calls the plain socket's method: a TLS socket's would remove the TLS state that the reading thread uses.
     with contextlib.suppress(OSError):
         socket.socket.shutdown(connection, socket.SHUT_RDWR)

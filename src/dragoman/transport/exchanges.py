@@ -6,16 +6,11 @@ from typing import Any, Protocol
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import DragomanError, mask_secrets
+from dragoman.canonical.extensions.headers import is_sensitive
 from dragoman.canonical.log import get_logger
-from dragoman.credentials.contract import ApiKey
+from dragoman.credentials.contract import ApiKey, mask_bytes
 
 _log = get_logger("dragoman.transport")
-
-_SECRET_HEADERS = frozenset({
-    "authorization", "proxy-authorization", "api-key", "x-api-key", "x-goog-api-key", "x-amz-security-token", "cookie",
-    "set-cookie",
-})  # fmt: skip
-_HIDDEN = "***"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +102,8 @@ class ExchangeRecorder:
             self._pieces.append(chunk)
             yield chunk
 
-    def end(self, outcome: object = None) -> None:
-        """Call the hook, if the attempt has begun. ``outcome`` may be its error."""
+    def end(self, error: DragomanError | None = None) -> None:
+        """Call the hook, if the attempt has begun."""
         if not self._is_open:
             return
         self._is_open, request = False, self._request
@@ -119,11 +114,11 @@ class ExchangeRecorder:
             method=request.method,
             url=self._mask(str(request.url)),
             request_headers=self._mask_headers(request.headers),
-            request_body=self._mask_body(request.body),
+            request_body=mask_bytes(request.key, request.body),
             status=self._status,
             response_headers=self._mask_headers(self._headers),
-            response_body=self._mask_body(b"".join(self._pieces)),
-            error=outcome if isinstance(outcome, DragomanError) else self.error,
+            response_body=mask_bytes(request.key, b"".join(self._pieces)),
+            error=error or self.error,
             seconds=self._clock() - self._started,
         )
         try:
@@ -136,10 +131,6 @@ class ExchangeRecorder:
 
     def _mask_headers(self, headers: Mapping[str, Any]) -> dict[str, str]:
         return {
-            name: _HIDDEN if name.lower() in _SECRET_HEADERS else mask_secrets(self._mask(str(value)))
+            name: "***" if is_sensitive(name) else mask_secrets(self._mask(str(value)))
             for name, value in headers.items()
         }
-
-    def _mask_body(self, body: bytes) -> bytes:
-        key = self._request.key
-        return body if key is None else key.mask(body.decode("latin-1")).encode("latin-1")

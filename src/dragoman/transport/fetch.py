@@ -13,14 +13,16 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import urljoin
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.transport.call import user_agent
+from dragoman.transport.drain import shut_down
 from dragoman.transport.engines.engine import default_ssl_context
+from dragoman.transport.engines.network import parse_address
 
 if TYPE_CHECKING:
     import httpx
@@ -85,15 +87,6 @@ class FetchedMedia:
     media_type: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """One permitted hop: the URL, its host name in the form for DNS, and the checked addresses."""
-
-    url: "httpx.URL"
-    host: str
-    addresses: tuple[Address, ...]
-
-
 class Fetcher:
     """Fetches a public URL: ``Fetcher()(url)``. A `Session` takes it as ``fetch``.
 
@@ -130,24 +123,13 @@ class Fetcher:
         """Return the body and its type. Raises FetchError, which says what to do."""
         deadline = time.monotonic() + self._timeout
         for _ in range(self._max_redirects + 1):
-            found = self._fetch_hop(self._target(url), deadline)
+            found = self._fetch_hop(url, deadline)
             if isinstance(found, FetchedMedia):
                 return found
             if url.lower().startswith("https:") and found.lower().startswith("http:"):
                 raise _new_error(url, "redirects from https to http: pass the final URL", "redirect")
             url = found
         raise _new_error(url, f"is behind more than {self._max_redirects} redirects: pass the final URL", "redirect")
-
-    def _target(self, text: str) -> _Target:
-        """Return the target of the URL. Raises FetchError unless every address of its host is public."""
-        url = self._parse_url(text)
-        host = _canonical_host(url.raw_host.decode("ascii"))
-        if self._allow_hosts is not None and host not in self._allow_hosts:
-            raise _new_error(text, "is not an allowed host: add it to allow_hosts", "allow_list")
-        addresses = self._addresses(text, host, url.port or _PORTS[url.scheme])
-        if not all(map(is_public, addresses)):
-            raise _new_error(text, "leads to an address that is not public: send the media as base64", "address")
-        return _Target(url, host, addresses)
 
     def _parse_url(self, text: str) -> "httpx.URL":
         import httpx
@@ -169,7 +151,7 @@ class Fetcher:
 
     def _addresses(self, text: str, host: str, port: int) -> tuple[Address, ...]:
         """Return all addresses of the host, resolved once."""
-        if (address := _parse_address(host)) is not None:
+        if (address := parse_address(host)) is not None:
             return (address,)
         try:
             records = self._resolve(host, port, type=socket.SOCK_STREAM)
@@ -180,24 +162,30 @@ class Fetcher:
             raise _new_error(text, "has a host that cannot be resolved: check its name", "network")
         return found
 
-    def _fetch_hop(self, target: _Target, deadline: float) -> FetchedMedia | str:
-        """Return the media, or the URL of a redirect. If an address cannot be reached, the next one is tried."""
+    def _fetch_hop(self, text: str, deadline: float) -> FetchedMedia | str:
+        """Return the media, or the URL of a redirect. If an address cannot be reached, the next one is tried.
+
+        Raises FetchError unless every address of the host is public.
+        """
         import httpx
 
-        url_text = str(target.url)
-        for address in target.addresses[:_MAX_ADDRESSES]:
+        url = self._parse_url(text)
+        host = _canonical_host(url.raw_host.decode("ascii"))
+        if self._allow_hosts is not None and host not in self._allow_hosts:
+            raise _new_error(text, "is not an allowed host: add it to allow_hosts", "allow_list")
+        addresses = self._addresses(text, host, url.port or _PORTS[url.scheme])
+        if not all(map(is_public, addresses)):
+            raise _new_error(text, "leads to an address that is not public: send the media as base64", "address")
+        url_text = str(url)
+        for address in addresses[:_MAX_ADDRESSES]:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 break
             try:
-                with (
-                    _ConnectionTimer(remaining) as timer,
-                    closing(self._connect()) as connection,
-                    closing(
-                        connection.handle_request(_request(target, address, remaining, timer.on_trace))
-                    ) as response,
-                ):
-                    return self._read_response(url_text, response, deadline)
+                with _ConnectionTimer(remaining) as timer, closing(self._connect()) as connection:
+                    request = _request(url, host, address, remaining, timer.on_trace)
+                    with closing(connection.handle_request(request)) as response:
+                        return self._read_response(url_text, response, deadline)
             except (httpx.ConnectError, httpx.ConnectTimeout):
                 continue
             except (httpx.HTTPError, httpx.StreamError) as error:
@@ -225,7 +213,10 @@ class Fetcher:
             raise _new_error(
                 url_text, "sends a compressed body, which was not requested: send the media as base64", "encoding"
             )
-        return FetchedMedia(self._read_body(url_text, response, deadline), _read_media_type(response))
+        media_type: str = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if not _MEDIA_TYPE.fullmatch(media_type):
+            media_type = "application/octet-stream"
+        return FetchedMedia(self._read_body(url_text, response, deadline), media_type)
 
     def _read_body(self, url_text: str, response: "httpx.Response", deadline: float) -> bytes:
         """Return the body. At most one piece over the cap is in memory."""
@@ -261,9 +252,7 @@ class _ConnectionTimer:
 
     def _shut_down(self) -> None:
         for each in list(self._sockets):
-            with suppress(OSError):
-                # Calls the plain socket's method: a TLS socket's would remove the state that the reader uses.
-                socket.socket.shutdown(each, socket.SHUT_RDWR)
+            shut_down(each)
 
     def __enter__(self) -> Self:
         self._timer.start()
@@ -283,21 +272,23 @@ def is_public(address: Address) -> bool:
     return address.is_global and not any(address in block for block in _BLOCKED_NETWORKS)
 
 
-def _request(target: _Target, address: Address, seconds: float, trace: Callable[..., None]) -> "httpx.Request":
+def _request(
+    url: "httpx.URL", host: str, address: Address, seconds: float, trace: Callable[..., None]
+) -> "httpx.Request":
     """Return a request to the address with the host's name: in the Host header, and in TLS, where the certificate must
     match.
     """
     import httpx
 
-    port = "" if target.url.port is None else f":{target.url.port}"
-    name = f"[{target.host}]" if ":" in target.host else target.host
+    port = "" if url.port is None else f":{url.port}"
+    name = f"[{host}]" if ":" in host else host
     headers = {"host": name + port, "user-agent": user_agent(), "accept": "*/*", "accept-encoding": "identity"}
     extensions: dict[str, Any] = {
         "timeout": httpx.Timeout(seconds).as_dict(),
         "trace": trace,
-        "sni_hostname": target.host,
+        "sni_hostname": host,
     }
-    return httpx.Request("GET", target.url.copy_with(host=str(address)), headers=headers, extensions=extensions)
+    return httpx.Request("GET", url.copy_with(host=str(address)), headers=headers, extensions=extensions)
 
 
 def _new_transport() -> "httpx.BaseTransport":
@@ -312,8 +303,8 @@ def _new_transport() -> "httpx.BaseTransport":
 def _canonical_host(raw: str) -> str:
     """Return the host's canonical spelling: lower case, no trailing dot, IP addresses in full."""
     host = raw.lower().removesuffix(".")
-    if _parse_address(host) is not None:
-        return str(_parse_address(host))
+    if (address := parse_address(host)) is not None:
+        return str(address)
     labels = host.split(".")
     if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)):
         raise _new_error("", "has a host that is not a valid domain name: check it", "host")
@@ -333,18 +324,6 @@ def _normalize_host(name: str) -> str:
         raise ConfigurationError(
             f"allow_hosts names {name!r:.100}, which is not a host: write it as example.org"
         ) from None
-
-
-def _parse_address(host: str) -> Address | None:
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None
-
-
-def _read_media_type(response: "httpx.Response") -> str:
-    declared = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return declared if _MEDIA_TYPE.fullmatch(declared) else "application/octet-stream"
 
 
 def _new_error(url: str, problem: str, reason: Reason) -> FetchError:

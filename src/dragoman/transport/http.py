@@ -2,14 +2,13 @@
 
 import contextlib
 import os
-from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
-from dragoman.adapter.contract import Adapter, Endpoint
+from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.forks import ProcessCheck
@@ -27,13 +26,7 @@ from dragoman.transport.call import (
     validate_method,
     validate_path,
 )
-from dragoman.transport.engines.engine import (
-    AsyncClient,
-    Client,
-    ConnectionSettings,
-    SyncEngine,
-    choose_engine,
-)
+from dragoman.transport.engines.engine import AsyncClient, Client, ConnectionSettings, choose_engine
 from dragoman.transport.engines.pool import Pool, wait_for_slot
 from dragoman.transport.engines.shared_pools import PoolGroup, shared_pools
 from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport, TransportBase
@@ -72,37 +65,32 @@ class _HttpTransport(TransportBase):
         if isinstance(api_key, str):
             api_key = ApiKey(api_key)  # no traceback shows it
         super().__init__(**settings)
-        check_transport_settings(
-            {
-                "api_key": api_key,
-                "credentials": credentials,
-                "base_url": base_url,
-                "client": client,
-                "engine": engine,
-                "proxy": proxy,
-                "http2": http2,
-                "max_connections": max_connections,
-                "environ": environ,
-            }
-        )
-        self._target_finder = _new_finder(api_key, credentials, base_url, environ, cloud)
+        check_transport_settings(locals())
         self._own_client = client if api_key is None and credentials is None else None
+        if callable(api_key) and not isinstance(api_key, ApiKey):
+            api_key, credentials = None, api_key if credentials is None else credentials
+        if credentials is not None:
+            from dragoman.credentials.given import GivenCredentials  # imported late: most programs have a key
+
+            credentials = GivenCredentials.wrap(credentials)
+        self._target_finder = TargetFinder(api_key, base_url, environ, credentials=credentials, cloud=cloud)
         connection_settings = ConnectionSettings(proxy, verify, http2)
         self._engine = choose_engine(client, engine, connection_settings, environ, asynchronous=self._asynchronous)
-        self._callers_client = None if client is None else self._wrap(client)
+        self._send_with_client: Callable[[Call], Any] | None = None
+        if client is not None:
+            self._send_with_client = (
+                self._engine.async_sender(client) if self._asynchronous else self._engine.sender(client)
+            )
         self._process = ProcessCheck()
         self._pools = shared_pools(self._engine, connection_settings, max_connections)
-
-    @abstractmethod
-    def _wrap(self, client: Any) -> Any:
-        """Return the caller's own client as the engine has it."""
 
     def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
         """Return the request with its address and credential. Raises MissingKeyError if it needs one and has none."""
         endpoint, client = adapter.endpoint, self._own_client
-        keyless = (bool(request.headers) and has_own_credential(request.headers, endpoint)) or (
-            client is not None and _signs(client, endpoint)
-        )
+        keyless = bool(request.headers) and has_own_credential(request.headers, endpoint)
+        if client is not None and not keyless:  # with auth or a credential of its own, the client needs no key
+            headers = getattr(client, "headers", {})
+            keyless = getattr(client, "auth", None) is not None or has_own_credential(headers, endpoint)
         target = self._target_finder.target(adapter, keyless=keyless)
         url, server = _address(target.base_url, request.path) if target.base_url else (None, "")
         prepared = PreparedRequest(
@@ -152,17 +140,13 @@ class HttpTransport(_HttpTransport, RetryingTransport):
 
     _asynchronous = False
 
-    def _wrap(self, client: Any) -> Client:
-        assert isinstance(self._engine, SyncEngine)
-        return self._engine.wrap_client(client)
-
     def _open(self, call: Call) -> AbstractContextManager[SyncResponse]:
-        if self._callers_client is None:
+        if self._send_with_client is None:
             prepared = call.prepared
             pool = self._pools.pools.get((prepared.url.scheme, prepared.server))
             return _Attempt(self._pools.add_pool(prepared) if pool is None else pool, call)
         self._process.warn_after_fork()
-        return contextlib.closing(self._callers_client.send(call))
+        return contextlib.closing(self._send_with_client(call))
 
 
 class AsyncHttpTransport(_HttpTransport, AsyncRetryingTransport):
@@ -176,14 +160,11 @@ class AsyncHttpTransport(_HttpTransport, AsyncRetryingTransport):
 
     _asynchronous = True
 
-    def _wrap(self, client: Any) -> AsyncClient:
-        return self._engine.wrap_async_client(client)
-
     def _open(self, call: Call) -> AbstractAsyncContextManager[AsyncResponse]:
-        if self._callers_client is None:
+        if self._send_with_client is None:
             return _AsyncAttempt(self._pools, call)
         self._process.warn_after_fork()
-        return _callers_attempt(self._callers_client, call)
+        return _callers_attempt(self._send_with_client(call))
 
 
 class _Attempt:
@@ -251,22 +232,10 @@ class _AsyncAttempt:
 
 
 @contextlib.asynccontextmanager
-async def _callers_attempt(client: AsyncClient, call: Call) -> AsyncIterator[AsyncResponse]:
+async def _callers_attempt(sending: Awaitable[AsyncResponse]) -> AsyncIterator[AsyncResponse]:
     """Make one attempt with the caller's own client."""
-    async with contextlib.aclosing(await client.send(call)) as response:
+    async with contextlib.aclosing(await sending) as response:
         yield response
-
-
-def _new_finder(
-    api_key: Any, credentials: Any, base_url: str | None, environ: Mapping[str, str], cloud: Mapping[str, Any]
-) -> TargetFinder:
-    if callable(api_key) and not isinstance(api_key, ApiKey):
-        api_key, credentials = None, api_key if credentials is None else credentials
-    if credentials is not None:
-        from dragoman.credentials.given import GivenCredentials  # imported late: most programs have a key
-
-        credentials = GivenCredentials.wrap(credentials)
-    return TargetFinder(api_key, base_url, environ, credentials=credentials, cloud=cloud)
 
 
 @lru_cache(maxsize=256)
@@ -274,8 +243,3 @@ def _address(base_url: str, path: str) -> "tuple[httpx.URL, str]":
     """Return the address of a request, and its host and port."""
     url = full_url(base_url, path)
     return url, server_of(url)
-
-
-def _signs(client: object, endpoint: Endpoint) -> bool:
-    """Whether the caller's own client has a credential for its requests: its auth, or a header."""
-    return getattr(client, "auth", None) is not None or has_own_credential(getattr(client, "headers", {}), endpoint)

@@ -57,7 +57,8 @@ class Inflater:
             data = self._head = self._head + data
             if len(data) < 2:
                 return
-            self._decompressor = zlib.decompressobj(zlib.MAX_WBITS if _has_zlib_frame(data) else -zlib.MAX_WBITS)
+            has_zlib_header = data[0] & 0x0F == 8 and int.from_bytes(data[:2], "big") % 31 == 0
+            self._decompressor = zlib.decompressobj(zlib.MAX_WBITS if has_zlib_header else -zlib.MAX_WBITS)
         while data:
             if self._decompressor.eof:
                 if not self._gzip or not data.strip(b"\0"):
@@ -80,10 +81,6 @@ class Inflater:
         """Raise StreamTruncatedError if the compressed data is incomplete."""
         if self._fed and (self._decompressor is None or not self._decompressor.eof):
             raise StreamTruncatedError("the compressed reply is incomplete")
-
-
-def _has_zlib_frame(data: bytes) -> bool:
-    return data[0] & 0x0F == 8 and int.from_bytes(data[:2], "big") % 31 == 0
 
 
 def _inflate(decompressor: "_Decompress", data: bytes) -> bytes:

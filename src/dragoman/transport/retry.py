@@ -11,13 +11,13 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import partial
+from datetime import datetime
 from typing import Self
 
 from dragoman.adapter.errors import ProviderError, RateLimitError
 from dragoman.adapter.wire import AttemptRecord
 from dragoman.canonical.forks import ProcessLock
+from dragoman.canonical.ids import utc_now
 from dragoman.canonical.log import get_logger
 from dragoman.effects import Broken, Failed
 
@@ -64,9 +64,6 @@ def retry_within(seconds: float) -> None:
     _last_retry.set(time.monotonic() + seconds)
 
 
-_utc_now = partial(datetime.now, UTC)
-
-
 async def _sleep_async(seconds: float) -> None:
     import asyncio  # Sync programs do not need it.
 
@@ -78,7 +75,7 @@ class Timing:
     """Time and randomness of a transport; tests replace them. ``clock`` returns seconds."""
 
     clock: Callable[[], float] = time.monotonic
-    now: Callable[[], datetime] = _utc_now
+    now: Callable[[], datetime] = utc_now
     """Returns the time of day in UTC, for dates in headers."""
     roll: Callable[[], float] = random.random
     """A number from 0 up to, not including, 1."""
@@ -226,19 +223,14 @@ class RetryState:
         """Return the seconds until the next attempt; None if there is none. A reply that the caller saw has none."""
         error = outcome.error
         if isinstance(outcome, Broken) and not outcome.seen and isinstance(error, ProviderError):
-            self.record_unusable(error)
+            status = None
+            if self._arrived:  # and is recorded as a success, although it is broken
+                self.attempts, status = self.attempts[:-1], self.attempts[-1].status
+            self.record_failure(error, {}, status)
         # A decision is for one failure: the next attempt may fail before it is sent, which nothing records.
         wait, self.next_wait = self.next_wait, None
         may_retry = isinstance(error, ProviderError) and not (isinstance(outcome, Broken) and outcome.seen)
         return wait if may_retry else None
-
-    def record_unusable(self, error: ProviderError) -> float | None:
-        """As `record_failure`, for a reply that arrived and is broken."""
-        status = None
-        if self._arrived:
-            *before, last = self.attempts
-            self.attempts, status = tuple(before), last.status
-        return self.record_failure(error, {}, status)
 
     def record_break(self, error: ProviderError) -> None:
         """Record that a reply broke off after it had begun: its attempt failed, and there is no retry."""

@@ -53,17 +53,7 @@ class TransportBase(ABC):
         on_exchange: "ExchangeHook | None" = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        check_transport_settings(
-            {
-                "timeout": timeout,
-                "connect_timeout": connect_timeout,
-                "retry": retry,
-                "body_cap": body_cap,
-                "timing": timing,
-                "on_exchange": on_exchange,
-                "headers": headers,
-            }
-        )
+        check_transport_settings(locals())
         self._timeout = math.inf if timeout is None else timeout
         self._connect_timeout = connect_timeout
         self._retry = retry or RetryPolicy()
@@ -144,8 +134,6 @@ class RetryingTransport(TransportBase):
             except Exception as raised:
                 outcome = call.to_error(raised)
             if isinstance(outcome, WireResponse):
-                if call.recorder is not None:
-                    call.recorder.end(outcome)
                 return outcome
             if (wait := call.next_wait(outcome)) is not None:
                 self._timing.sleep(wait)
@@ -254,8 +242,6 @@ class AsyncRetryingTransport(TransportBase):
             except Exception as raised:
                 outcome = call.to_error(raised)
             if isinstance(outcome, WireResponse):
-                if call.recorder is not None:
-                    call.recorder.end(outcome)
                 return outcome
             if (wait := call.next_wait(outcome)) is not None:
                 await self._timing.sleep_async(wait)
@@ -285,7 +271,8 @@ class AsyncRetryingTransport(TransportBase):
                 except Exception as raised:
                     outcome = call.to_error(raised)
                 if not isinstance(outcome, DragomanError):
-                    call.forget_body()
+                    # The stream may be long, and nothing is sent again.
+                    call.prepared = replace(call.prepared, body=b"")
                     try:
                         yield outcome
                         if call.delivered:

@@ -29,28 +29,41 @@ def packages_of(client: object) -> list[str]:
     return [base.__module__.partition(".")[0] for base in type(client).__mro__]
 
 
-def _or_none(check: Callable[[Any], str | None]) -> Callable[[Any], str | None]:
+Check = Callable[[Any], str | None]
+"""Returns what is wrong with the value of a setting."""
+
+
+def _or_none(check: Check) -> Check:
     return lambda value: None if value is None else check(value)
+
+
+def _must_be(kind: str, fits: Callable[[Any], bool]) -> Check:
+    return lambda value: None if fits(value) else f"must be {kind}{_but(value)}"
+
+
+def _instance(kind: type) -> Check:
+    return _must_be(f"a {kind.__name__}", lambda value: isinstance(value, kind))
+
+
+def _count(least: int) -> Check:
+    return _must_be(
+        f"a whole number, at least {least}",
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least,
+    )
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
 
 
-def _seconds(value: Any) -> str | None:
-    return None if _is_number(value) and value > 0 else f"must be a number of seconds greater than 0{_but(value)}"
-
-
-def _count(least: int) -> Callable[[Any], str | None]:
-    def check(value: Any) -> str | None:
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        return None if whole and value >= least else f"must be a whole number, at least {least}{_but(value)}"
-
-    return check
-
-
-def _flag(value: Any) -> str | None:
-    return None if isinstance(value, bool) else f"must be True or False{_but(value)}"
+_seconds = _must_be("a number of seconds greater than 0", lambda value: _is_number(value) and value > 0)
+_flag = _must_be("True or False", lambda value: isinstance(value, bool))
+_text = _must_be("a text", lambda value: isinstance(value, str) and value != "")
+_mapping = _must_be("a mapping", lambda value: isinstance(value, Mapping))
+_callable = _must_be("a function", callable)
+_tls = _must_be(
+    "an ssl.SSLContext, such as ssl.create_default_context(cafile=...)", lambda value: hasattr(value, "wrap_socket")
+)
 
 
 def _key(value: Any) -> str | None:
@@ -61,22 +74,15 @@ def _key(value: Any) -> str | None:
 
 
 def _credentials(value: Any) -> str | None:
-    from dragoman.credentials.given import (
-        ACCEPTED,
-        GivenCredentials,
-        is_accepted,
-    )  # imported late: most programs have a key
+    # Imported late: most programs have a key.
+    from dragoman.credentials.given import ACCEPTED, GivenCredentials, is_accepted
 
     if isinstance(value, GivenCredentials) or is_accepted(value):
         return None
     return f"must be {ACCEPTED}, not {_describe(value)}"
 
 
-def _text(value: Any) -> str | None:
-    return None if isinstance(value, str) and value else f"must be a text{_but(value)}"
-
-
-def _place(name: str) -> Callable[[Any], str | None]:
+def _place(name: str) -> Check:
     def check(value: Any) -> str | None:
         if not isinstance(value, str):
             return _text(value)
@@ -88,8 +94,8 @@ def _place(name: str) -> Callable[[Any], str | None]:
 
 
 def _headers(value: Any) -> str | None:
-    if not isinstance(value, Mapping):
-        return f"must be a mapping{_but(value)}"
+    if problem := _mapping(value):
+        return problem
     from dragoman.transport.call import validate_headers  # imported late: few programs set headers
 
     try:
@@ -102,24 +108,19 @@ def _headers(value: Any) -> str | None:
 def _address(value: Any) -> str | None:
     if not isinstance(value, str):
         return f"must be a URL such as https://host/v1, not {_describe(value)}"
+    # Imported late: few programs give an address.
+    from dragoman.credentials.target import HOST_AND_PATH, likely_scheme, validate_base_url
+
     text = value.strip()
     if "://" in text:
-        return _base_url(text)
-    from dragoman.credentials.target import HOST_AND_PATH, likely_scheme  # imported late: few programs give an address
-
+        try:
+            validate_base_url(text)
+        except ConfigurationError as error:
+            return str(error).removeprefix("the base URL ")
+        return None
     if not HOST_AND_PATH.fullmatch(text):  # it may be a key in the wrong place
         return "must be a URL such as https://host/v1"
     return f"has no scheme: write {likely_scheme(text)}://{text}"
-
-
-def _base_url(text: str) -> str | None:
-    from dragoman.credentials.target import validate_base_url  # imported late, as above
-
-    try:
-        validate_base_url(text)
-    except ConfigurationError as error:
-        return str(error).removeprefix("the base URL ")
-    return None
 
 
 def _proxy(value: Any) -> str | None:
@@ -134,12 +135,6 @@ def _engine(value: Any) -> str | None:
     if isinstance(value, str):
         return None if value in ENGINES else f"is none of the engines{nearest_name(value, ENGINES)}"
     return f"must be one of {', '.join(ENGINES)}, not {_describe(value)}"
-
-
-def _tls(value: Any) -> str | None:
-    if hasattr(value, "wrap_socket"):
-        return None
-    return f"must be an ssl.SSLContext, such as ssl.create_default_context(cafile=...), not {_describe(value)}"
 
 
 def _client(value: Any) -> str | None:
@@ -159,21 +154,6 @@ def _client(value: Any) -> str | None:
 _HTTP_LIBRARIES = frozenset({"httpx", "httpx2", "aiohttp"})
 _CLIENT_ATTRIBUTES = ("send", "request", "_client")
 """Each client of HTTP has the first or the second, and each official one that can be used the third."""
-
-
-def _mapping(value: Any) -> str | None:
-    return None if isinstance(value, Mapping) else f"must be a mapping{_but(value)}"
-
-
-def _instance(kind: type) -> Callable[[Any], str | None]:
-    def check(value: Any) -> str | None:
-        return None if isinstance(value, kind) else f"must be a {kind.__name__}{_but(value)}"
-
-    return check
-
-
-def _callable(value: Any) -> str | None:
-    return None if callable(value) else f"must be a function{_but(value)}"
 
 
 def _but(value: Any) -> str:
@@ -359,7 +339,8 @@ def read_provider_settings(
 
 
 def check_transport_settings(settings: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError for a value of a transport's settings that cannot be used."""
+    """Raise ConfigurationError for a value of a transport's settings that cannot be used, among values by their names;
+    others may be there too."""
     for name, value in settings.items():
         if name in _CHECKS:
             _check(None, name, value)
@@ -371,7 +352,7 @@ def _check(provider: str | None, name: str, value: Any) -> None:
         raise ConfigurationError(f"{place} {problem}")
 
 
-_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
+_CHECKS: Mapping[str, Check] = {
     name: accepted.__metadata__[0] for name, accepted in ProviderSettings.__annotations__.items()
 }
 """The check of each setting, which stands with its type."""

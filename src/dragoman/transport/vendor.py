@@ -40,7 +40,16 @@ class _VendorTransport(TransportBase):
     def __init__(self, client: Any, **settings: Unpack[TransportSettings]) -> None:
         settings.setdefault("timeout", None)
         super().__init__(**settings)
-        self._sender = _create_sender(client, asynchronous=self._asynchronous)
+        vendor = vendor_of(client)
+        kind = f"{type(client).__module__}.{type(client).__qualname__}"
+        if vendor is None:
+            raise ConfigurationError(f"{kind} is not a client of anthropic, openai or ollama")
+        if not hasattr(client, "_client"):
+            raise ConfigurationError(f"{kind} contains no HTTP client: is the {vendor} package too old or too new?")
+        if inspect.iscoroutinefunction(client._client.send) is not self._asynchronous:
+            expected, other = ("an async", "") if self._asynchronous else ("a sync", "Async")
+            raise ConfigurationError(f"{kind} is not {expected} client: pass it to {other}VendorTransport")
+        self._sender = _OllamaSender(client) if vendor == "ollama" else _StainlessSender(client)
         self._process = ProcessCheck()
 
     def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
@@ -116,8 +125,9 @@ class _StainlessSender:
         self._client = client
         key = getattr(client, "api_key", None)
         self.key = ApiKey(key) if isinstance(key, str) and key else None
-        self.server, self.target = _server(client), _target(client)
-        self._http = importlib.import_module(_http_library(client._client))
+        self.server, self.target = _address(client)
+        packages = packages_of(client._client)
+        self._http = importlib.import_module("httpx" if "httpx" in packages else "httpx2")
         self._needs_parsed_body = any(".lib." in base.__module__ for base in type(client).__mro__) or bool(
             getattr(client, "_provider", None)
         )
@@ -126,9 +136,8 @@ class _StainlessSender:
         """Return the response, or an awaitable of it."""
         prepared = call.prepared
         options: dict[str, Any] = {"headers": prepared.headers, "max_retries": 0, "follow_redirects": False}
-        limits = call.time_limits()
         if not math.isinf(call.retry_state.timeout):
-            options["timeout"] = self._http.Timeout(**limits)
+            options["timeout"] = self._http.Timeout(**call.time_limits())
         body: Mapping[str, Any] = (
             {"body": wirejson.loads_object(prepared.body, what="the request")}
             if self._needs_parsed_body
@@ -146,46 +155,22 @@ class _OllamaSender:
         self._http = client._client
         key = self._http.headers.get("authorization", "").removeprefix("Bearer ")
         self.key = ApiKey(key) if key else None
-        self.server, self.target = _server(self._http), _target(self._http)
+        self.server, self.target = _address(self._http)
 
     def send(self, call: Call) -> Any:
         """Return the response, or an awaitable of it."""
         prepared = call.prepared
-        limits = call.time_limits()
-        timing = {} if math.isinf(call.retry_state.timeout) else {"extensions": {"timeout": limits}}
+        timing = {} if math.isinf(call.retry_state.timeout) else {"extensions": {"timeout": call.time_limits()}}
         request = self._http.build_request(
             prepared.method, prepared.url, headers=prepared.headers, content=prepared.body, **timing
         )
         return self._http.send(request, stream=True, follow_redirects=False)
 
 
-def _create_sender(client: Any, *, asynchronous: bool) -> _StainlessSender | _OllamaSender:
-    vendor = vendor_of(client)
-    client_type = f"{type(client).__module__}.{type(client).__qualname__}"
-    if vendor is None:
-        raise ConfigurationError(f"{client_type} is not a client of anthropic, openai or ollama")
-    if not hasattr(client, "_client"):
-        raise ConfigurationError(f"{client_type} contains no HTTP client: is the {vendor} package too old or too new?")
-    if inspect.iscoroutinefunction(client._client.send) is not asynchronous:
-        expected, alternative = ("an async", "VendorTransport") if asynchronous else ("a sync", "AsyncVendorTransport")
-        raise ConfigurationError(f"{client_type} is not {expected} client: pass it to {alternative}")
-    return _OllamaSender(client) if vendor == "ollama" else _StainlessSender(client)
-
-
-def _server(client: Any) -> str:
-    """Return host and port of a client's address; empty if it has none yet."""
-    url = getattr(client, "base_url", None)
-    return server_of(url) if getattr(url, "host", None) else ""
-
-
-def _target(client: Any) -> Target | None:
-    """Return the address of a client, for errors."""
+def _address(client: Any) -> tuple[str, Target | None]:
+    """Return host and port of a client's address, and the address itself, for errors; nothing if it has none yet."""
     url: Any = getattr(client, "base_url", None)
     if not getattr(url, "host", None):
-        return None
-    return Target(f"{url.scheme}://{url.netloc.decode('ascii')}{url.path.rstrip('/')}", None, setting="base_url")
-
-
-def _http_library(client: Any) -> str:
-    """httpx or httpx2, whichever the client uses."""
-    return next((root for root in packages_of(client) if root in ("httpx", "httpx2")), "httpx2")
+        return "", None
+    base_url = f"{url.scheme}://{url.netloc.decode('ascii')}{url.path.rstrip('/')}"
+    return server_of(url), Target(base_url, None, setting="base_url")

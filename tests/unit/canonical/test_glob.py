@@ -55,7 +55,7 @@ def test_matching_takes_one_step_per_character(pattern: str, length: int) -> Non
 
 def test_the_matcher_state_is_no_longer_than_the_pattern() -> None:
     pattern = Glob("*a" * 100)
-    assert max(pattern._start, pattern._accepting, pattern._segment_states).bit_length() <= 102
+    assert max(pattern.start, pattern._accepting, pattern._segment_states).bit_length() <= 102
 
 
 @pytest.mark.parametrize(

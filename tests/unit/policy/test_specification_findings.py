@@ -26,7 +26,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.message_view import kinds as view_kinds
-from dragoman.canonical.message_view import view as view_module
+from dragoman.canonical.message_view import parts
 from dragoman.canonical.message_view.parts import content_of
 from dragoman.formats import from_cmf, to_cmf
 from dragoman.policy import (
@@ -196,7 +196,7 @@ def test_finding_13_content_is_computed_once(monkeypatch: pytest.MonkeyPatch) ->
         read.append(part)
         return content_of(part)
 
-    monkeypatch.setattr(view_module, "content_of", count_content)
+    monkeypatch.setattr(parts, "content_of", count_content)
     view = call(a=1)
     assert (view.size_bytes, view.content, view.text, view.has_content()) == (8, '{"a": 1}', '{"a": 1}', True)
     assert view.to_dict()["size_bytes"] == view.to_dict()["size_bytes"] == 8

@@ -12,22 +12,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
-from dragoman.canonical.blocks import (
-    AudioBlock,
-    DocumentBlock,
-    ImageBlock,
-    PromptRequestBlock,
-    PromptResultBlock,
-    ProviderBlock,
-    RedactedThinkingBlock,
-    ResourceBlock,
-    ResourceRefBlock,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    VideoBlock,
-)
+from dragoman.canonical import blocks
 from dragoman.canonical.message_fields import Role
 
 
@@ -87,19 +72,19 @@ class ViewAction(StrEnum):
 
 
 KIND_BY_BLOCK: dict[type[Any], ViewKind] = {
-    TextBlock: ViewKind.TEXT,
-    ThinkingBlock: ViewKind.THINKING,
-    RedactedThinkingBlock: ViewKind.THINKING,
-    ToolUseBlock: ViewKind.TOOL_CALL,
-    ToolResultBlock: ViewKind.TOOL_RESULT,
-    ResourceBlock: ViewKind.RESOURCE,
-    ResourceRefBlock: ViewKind.RESOURCE_REF,
-    PromptRequestBlock: ViewKind.PROMPT_REQUEST,
-    PromptResultBlock: ViewKind.PROMPT_RESULT,
-    ImageBlock: ViewKind.IMAGE,
-    VideoBlock: ViewKind.VIDEO,
-    AudioBlock: ViewKind.AUDIO,
-    DocumentBlock: ViewKind.DOCUMENT,
+    blocks.TextBlock: ViewKind.TEXT,
+    blocks.ThinkingBlock: ViewKind.THINKING,
+    blocks.RedactedThinkingBlock: ViewKind.THINKING,
+    blocks.ToolUseBlock: ViewKind.TOOL_CALL,
+    blocks.ToolResultBlock: ViewKind.TOOL_RESULT,
+    blocks.ResourceBlock: ViewKind.RESOURCE,
+    blocks.ResourceRefBlock: ViewKind.RESOURCE_REF,
+    blocks.PromptRequestBlock: ViewKind.PROMPT_REQUEST,
+    blocks.PromptResultBlock: ViewKind.PROMPT_RESULT,
+    blocks.ImageBlock: ViewKind.IMAGE,
+    blocks.VideoBlock: ViewKind.VIDEO,
+    blocks.AudioBlock: ViewKind.AUDIO,
+    blocks.DocumentBlock: ViewKind.DOCUMENT,
 }
 """The kinds by class, because a class cannot misreport its type. Blocks that are missing here have no view, and policy
 rejects them, except for native blocks (see `kind_of`).
@@ -113,7 +98,7 @@ def kind_of(block: Any) -> ViewKind | None:
     found came from outside.
     """
     known = KIND_BY_BLOCK.get(type(block))
-    if known is None and type(block) is ProviderBlock and is_native_tool(block.kind):
+    if known is None and type(block) is blocks.ProviderBlock and is_native_tool(block.kind):
         return ViewKind.TOOL_RESULT
     return known
 

@@ -188,7 +188,14 @@ def _read_host(host: str) -> str:
     if "%" in host:
         host = _decode(host)
     if not host.isascii():
-        host = _to_ascii_host(host)
+        if _DEVIATIONS & set(host):
+            raise AmbiguousUriError("readers translate its host to different names")
+        import idna  # a part of httpx; imported late, because few hosts need its tables
+
+        try:
+            host = idna.encode(host, uts46=True).decode("ascii")
+        except idna.IDNAError:
+            raise AmbiguousUriError("its host is not an international name") from None
     host = host.lower().removesuffix(".")
     if not host:
         return host
@@ -198,17 +205,6 @@ def _read_host(host: str) -> str:
     if not _HOST.fullmatch(host) or len(host) > _MAX_HOST:
         raise AmbiguousUriError("its host is neither a name nor an address")
     return host
-
-
-def _to_ascii_host(host: str) -> str:
-    if _DEVIATIONS & set(host):
-        raise AmbiguousUriError("readers translate its host to different names")
-    import idna  # a part of httpx; imported late, because few hosts need its tables
-
-    try:
-        return idna.encode(host, uts46=True).decode("ascii")
-    except idna.IDNAError:
-        raise AmbiguousUriError("its host is not an international name") from None
 
 
 def _read_other_host(host: str) -> str:
@@ -387,7 +383,10 @@ def _canonical_patterns(pattern: str) -> tuple[Patterns, Patterns]:
         head, comma, data = rest.partition(",")
         return _both(f"data:{head.lower()}{comma}{data}")
     if "*" not in pattern:
-        return _both(_read_literal(pattern))
+        meaning = read_uri(pattern)
+        if meaning is None or len(meaning.readings) > 1:
+            raise ValueError(f"the pattern {pattern!r:.80} has no single meaning: write the URI without escapes")
+        return _both(meaning.text)
     if match[2] is None:
         slash = "/" if rest.startswith("/") else ""
         start = "file://" if scheme == "file" else f"{scheme}:"
@@ -397,13 +396,6 @@ def _canonical_patterns(pattern: str) -> tuple[Patterns, Patterns]:
 
 def _both(*patterns: str) -> tuple[Patterns, Patterns]:
     return patterns, patterns
-
-
-def _read_literal(pattern: str) -> str:
-    meaning = read_uri(pattern)
-    if meaning is None or len(meaning.readings) > 1:
-        raise ValueError(f"the pattern {pattern!r:.80} has no single meaning: write the URI without escapes")
-    return meaning.text
 
 
 def _read_with_host(scheme: str, rest: str, pattern: str) -> tuple[Patterns, Patterns]:

@@ -5,6 +5,7 @@ the extensions that its reader may see (`dragoman.policy.filter_extensions`).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
@@ -13,36 +14,10 @@ from dragoman.canonical.extensions.slots import BaseExtensions
 from dragoman.canonical.frozen import FrozenDict, freeze, thaw
 from dragoman.canonical.log import get_logger, one_line
 from dragoman.canonical.message_fields import MessageFields, Role
+from dragoman.canonical.message_view import kinds, parts
 from dragoman.canonical.message_view.context import ViewContext, ViewSource, export_context
-from dragoman.canonical.message_view.kinds import (
-    ACTIONS,
-    ACTIONS_BY_ROLE,
-    CALLS,
-    KIND_BY_BLOCK,
-    MEDIA,
-    POST_KINDS,
-    PRE_KINDS,
-    PRE_ROLES,
-    PROMPTS,
-    RESOURCES,
-    TEXTS,
-    TOOLS,
-    ViewAction,
-    ViewKind,
-    kind_of,
-)
-from dragoman.canonical.message_view.parts import (
-    CalledTool,
-    UnknownPartError,
-    arguments_of,
-    content_of,
-    inner_parts,
-    mime_type_of,
-    name_of,
-    properties_of,
-    size_of,
-    uri_of,
-)
+from dragoman.canonical.message_view.kinds import ViewAction, ViewKind
+from dragoman.canonical.message_view.parts import CalledTool, UnknownPartError
 from dragoman.canonical.message_view.uris import AmbiguousUriError, UriMeaning, matches_uri, read_uri, uri_pattern
 
 logger = get_logger("dragoman.canonical")
@@ -82,7 +57,7 @@ def build_views(
     for index, part in enumerate(message.content):
         kind, tool = type(part), None
         if kind is not TextBlock:  # most parts are texts
-            if kind_of(part) is None:
+            if kinds.kind_of(part) is None:
                 _raise_unknown(part, f"content[{index}] of message {one_line(message.id)}")
             tool = _find_tool(part, message.content, source, calls) if kind in _CALL_BLOCKS else None
         view = _NEW(MessageView)
@@ -144,7 +119,7 @@ class MessageView(ViewContext):
         tool: CalledTool | None = None,
         capabilities: frozenset[str] | None = None,
     ) -> None:
-        if kind_of(part) is None:
+        if kinds.kind_of(part) is None:
             _raise_unknown(part, "this part")
         _SET_PART(self, part)
         _SET_ROLE(self, Role(role))
@@ -161,7 +136,7 @@ class MessageView(ViewContext):
     @property
     def kind(self) -> ViewKind:
         """The kind of part. Source: docs/reference/cmf.md#kinds-and-actions."""
-        return KIND_BY_BLOCK.get(type(self._part), ViewKind.TOOL_RESULT)
+        return kinds.KIND_BY_BLOCK.get(type(self._part), ViewKind.TOOL_RESULT)
 
     @property
     def role(self) -> Role:
@@ -183,7 +158,7 @@ class MessageView(ViewContext):
         """The text that can be searched, computed once; `parts.content_of` describes it for each kind."""
         content: str | None = self._content
         if content is _UNSET:
-            content = content_of(self._part)
+            content = parts.content_of(self._part)
             _SET_CONTENT(self, content)
         return content
 
@@ -197,12 +172,12 @@ class MessageView(ViewContext):
         """The URI that identifies the entity, as it is spelled: tool://namespace/name and the like, that of a resource,
         or the address of media that are given by URL.
         """
-        return uri_of(self._part, self._tool)
+        return parts.uri_of(self._part, self._tool)
 
     @property
     def has_address(self) -> bool:
         """True if the URI is an address that is fetched: that of a resource, or of media by URL."""
-        return self.kind in RESOURCES or (self.kind in MEDIA and self.uri is not None)
+        return self.kind in kinds.RESOURCES or (self.kind in kinds.MEDIA and self.uri is not None)
 
     @property
     def uri_meaning(self) -> UriMeaning | None:
@@ -212,38 +187,38 @@ class MessageView(ViewContext):
     @property
     def name(self) -> str | None:
         """The tool's, prompt's or resource's name; None for text and media."""
-        return name_of(self._part, self._tool)
+        return parts.name_of(self._part, self._tool)
 
     @property
     def action(self) -> ViewAction:
         """What happens with the part, such as execute or read. Source: docs/reference/cmf.md#kinds-and-actions."""
-        return ACTIONS.get(self.kind) or ACTIONS_BY_ROLE.get(self._role, ViewAction.RECEIVE)
+        return kinds.ACTIONS.get(self.kind) or kinds.ACTIONS_BY_ROLE.get(self._role, ViewAction.RECEIVE)
 
     @property
     def args(self) -> FrozenDict | None:
         """The arguments of a tool call or a prompt request, deeply frozen."""
-        arguments = arguments_of(self._part)
+        arguments = parts.arguments_of(self._part)
         return None if arguments is None else FrozenDict(freeze(arguments))
 
     @property
     def mime_type(self) -> str | None:
         """The IANA type of a resource or medium; None for other parts, or if it is not known."""
-        return mime_type_of(self._part)
+        return parts.mime_type_of(self._part)
 
     @property
     def size_bytes(self) -> int | None:
         """The declared size of a resource, or else the bytes of the content; None if there is nothing to measure."""
-        return size_of(self._part, self.content)
+        return parts.size_of(self._part, self.content)
 
     @property
     def properties(self) -> FrozenDict:
         """The properties of this kind of part, deeply frozen. Source: docs/reference/cmf.md#properties."""
-        return FrozenDict(freeze(properties_of(self._part, self._tool)))
+        return FrozenDict(freeze(parts.properties_of(self._part, self._tool)))
 
     @property
     def is_pre(self) -> bool:
         """True for input: a request, or text and media of a user, system or developer message."""
-        return self.kind in PRE_KINDS or (self.kind not in POST_KINDS and self._role in PRE_ROLES)
+        return self.kind in kinds.PRE_KINDS or (self.kind not in kinds.POST_KINDS and self._role in kinds.PRE_ROLES)
 
     @property
     def is_post(self) -> bool:
@@ -253,27 +228,27 @@ class MessageView(ViewContext):
     @property
     def is_tool(self) -> bool:
         """Whether the part is a tool's call or its result."""
-        return self.kind in TOOLS
+        return self.kind in kinds.TOOLS
 
     @property
     def is_prompt(self) -> bool:
         """Whether the part requests a prompt template or is its result."""
-        return self.kind in PROMPTS
+        return self.kind in kinds.PROMPTS
 
     @property
     def is_resource(self) -> bool:
         """Whether the part is a resource or a reference to one."""
-        return self.kind in RESOURCES
+        return self.kind in kinds.RESOURCES
 
     @property
     def is_text(self) -> bool:
         """Whether the part is text or thinking."""
-        return self.kind in TEXTS
+        return self.kind in kinds.TEXTS
 
     @property
     def is_media(self) -> bool:
         """Whether the part is an image, audio, video or a document."""
-        return self.kind in MEDIA
+        return self.kind in kinds.MEDIA
 
     @property
     def object(self) -> ObjectSecurityProfile | None:
@@ -317,11 +292,11 @@ class MessageView(ViewContext):
 
     def get_arg(self, name: str, default: Any = None) -> Any:
         """Return a frozen copy of one argument of a call or prompt request, or ``default`` if it was not given."""
-        return freeze((arguments_of(self._part) or {}).get(name, default))
+        return freeze((parts.arguments_of(self._part) or {}).get(name, default))
 
     def has_arg(self, name: str) -> bool:
         """Whether a call or prompt request gives this argument."""
-        return name in (arguments_of(self._part) or {})
+        return name in (parts.arguments_of(self._part) or {})
 
     def matches_uri_pattern(self, pattern: str) -> bool:
         """Return True if the whole URI matches the glob; False if there is no URI.
@@ -347,7 +322,7 @@ class MessageView(ViewContext):
         return iter(
             [
                 MessageView(part, role, hook=hook, extensions=extensions, capabilities=granted)
-                for role, part in inner_parts(self._part)
+                for role, part in parts.inner_parts(self._part)
             ]
         )
 
@@ -374,7 +349,7 @@ class MessageView(ViewContext):
         if self.name:
             document["name"] = self.name
         # The arguments of a call are its content: without them, the content is left out too.
-        if include_content and (include_arguments or self.kind not in CALLS):
+        if include_content and (include_arguments or self.kind not in kinds.CALLS):
             document |= self._export_content()
         if self.mime_type:
             document["mime_type"] = self.mime_type
@@ -382,14 +357,11 @@ class MessageView(ViewContext):
             document["arguments"] = thaw(self.args)
         if self.properties:
             document["properties"] = thaw(self.properties)
-        context = self._context() if include_context else {}
-        if context:
-            document["extensions"] = context
+        if include_context:
+            profile, policy = (next(iter(self._find_entities(field)), None) for field in ("objects", "data"))
+            if context := export_context(self, profile, policy):
+                document["extensions"] = context
         return document
-
-    def _context(self) -> dict[str, Any]:
-        profile, policy = (next(iter(self._find_entities(field)), None) for field in ("objects", "data"))
-        return export_context(self, profile, policy)
 
     def _export_content(self) -> dict[str, Any]:
         """Return the content and its size: that of the text, even if a resource declares another one."""
@@ -403,7 +375,14 @@ class MessageView(ViewContext):
 
     def __reduce__(self) -> Any:
         source = self._source
-        return _restore_view, (self.raw, self._role, source.hook, source.extensions, self._tool, source.capabilities)
+        restore = partial(
+            MessageView,
+            hook=source.hook,
+            extensions=source.extensions,
+            tool=self._tool,
+            capabilities=source.capabilities,
+        )
+        return restore, (self.raw, self._role)
 
     def __repr__(self) -> str:
         """Leave out the content, because it may be a secret."""
@@ -419,9 +398,3 @@ _SET_PART, _SET_ROLE, _SET_SOURCE, _SET_TOOL, _SET_CONTENT = (
 
 
 _NEW = MessageView.__new__
-
-
-def _restore_view(
-    part: Any, role: Role, hook: str | None, extensions: BaseExtensions | None, tool: Any, capabilities: Any
-) -> MessageView:
-    return MessageView(part, role, hook=hook, extensions=extensions, tool=tool, capabilities=capabilities)

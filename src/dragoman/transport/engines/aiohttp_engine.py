@@ -14,14 +14,14 @@ import select
 import socket
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dragoman.adapter.wire import Headers
 from dragoman.canonical.forks import process_generation
-from dragoman.transport.call import AsyncResponse, Call, PreparedRequest
+from dragoman.transport.call import AsyncResponse, Call
 from dragoman.transport.engines.engine import AsyncClient, ConnectionSettings, Engine, default_ssl_context
 from dragoman.transport.engines.network import AddressInfo, open_connections, resolver
 from dragoman.transport.engines.pool import IDLE_SECONDS
@@ -74,8 +74,8 @@ class AiohttpEngine(Engine):
         )
         return AiohttpClient(session, proxy)
 
-    def wrap_async_client(self, client: Any) -> AsyncClient:
-        return AiohttpClient(client, None, owned=False)
+    def async_sender(self, client: Any) -> Callable[[Call], Awaitable[AsyncResponse]]:
+        return AiohttpClient(client, None, owned=False).send
 
 
 class AiohttpClient:
@@ -98,13 +98,21 @@ class AiohttpClient:
         left = call.seconds_left
         left = None if left is None else max(left, MIN_SECONDS)
         to_connect = call.connect_timeout if left is None else min(left, call.connect_timeout)
+        if self._last_url[0] is not prepared.url:
+            # The next one is nearly always the same object, and hashing it takes as long as making aiohttp's.
+            self._last_url = prepared.url, importlib.import_module("yarl").URL(str(prepared.url), encoded=True)
+        data: Any = prepared.body or None
+        if prepared.upload is not None:
+            data = prepared.upload.pieces
+        elif len(prepared.body) >= _LARGE_BODY:
+            data = io.BytesIO(prepared.body)
         _transport_in_use.set(None)
         try:
             response = await self._session.request(
                 prepared.method,
-                self._to_yarl_url(prepared.url),
+                self._last_url[1],
                 headers=prepared.headers,
-                data=_data(prepared),
+                data=data,
                 timeout=aiohttp.ClientTimeout(
                     connect=to_connect if self._owned else left,
                     sock_connect=to_connect,
@@ -125,16 +133,8 @@ class AiohttpClient:
             raise
         return AiohttpResponse(response)
 
-    def _to_yarl_url(self, url: "httpx.URL") -> Any:
-        """Return the address as aiohttp has it. The next one is nearly always the same object, and hashing it takes as
-        long as making it."""
-        if self._last_url[0] is not url:
-            self._last_url = url, importlib.import_module("yarl").URL(str(url), encoded=True)
-        return self._last_url[1]
-
     async def aclose(self) -> None:
-        if self._owned:
-            await self._session.close()
+        await self._session.close()
 
     def __del__(self) -> None:
         # An unclosed session would log a warning in the event loop; httpx does not.
@@ -148,12 +148,6 @@ class AiohttpClient:
         closing = connector.close().__await__()
         with contextlib.suppress(RuntimeError, StopIteration):
             next(closing)  # The first step closes the connections; the others wait for that.
-
-
-def _data(prepared: PreparedRequest) -> Any:
-    if prepared.upload is not None:
-        return prepared.upload.pieces
-    return io.BytesIO(prepared.body) if len(prepared.body) >= _LARGE_BODY else prepared.body or None
 
 
 _transport_in_use: ContextVar[Any] = ContextVar("transport_in_use", default=None)
@@ -259,7 +253,18 @@ class AiohttpResponse:
     def __init__(self, response: Any) -> None:
         self._response = response
         self.status_code: int = response.status
-        self.headers = _headers(response)
+        # Values of the same name are joined, as httpx does.
+        headers: dict[str, str] = {}
+        replayed = response.headers.items() if not response.raw_headers else ()  # by vcrpy, which keeps no raw ones
+        encoded = ((name.encode("latin-1"), value.encode("utf-8", "surrogateescape")) for name, value in replayed)
+        for name, value in response.raw_headers or encoded:
+            lower = name.decode("latin-1").lower()
+            try:
+                text = value.decode()
+            except UnicodeDecodeError:
+                text = value.decode("latin-1")
+            headers[lower] = f"{headers[lower]}, {text}" if lower in headers else text
+        self.headers = Headers.from_lower(headers)
 
     @property
     def is_closed(self) -> bool:
@@ -340,21 +345,6 @@ def _take_buffered(stream: Any) -> bytes:
     remaining = b"".join(buffer)[stream._buffer_offset :]
     buffer.clear()
     return remaining
-
-
-def _headers(response: Any) -> Headers:
-    """Return the headers; values of the same name are joined, as httpx does."""
-    headers: dict[str, str] = {}
-    replayed = response.headers.items() if not response.raw_headers else ()  # by vcrpy, which keeps no raw ones
-    encoded = ((name.encode("latin-1"), value.encode("utf-8", "surrogateescape")) for name, value in replayed)
-    for name, value in response.raw_headers or encoded:
-        lower = name.decode("latin-1").lower()
-        try:
-            text = value.decode()
-        except UnicodeDecodeError:
-            text = value.decode("latin-1")
-        headers[lower] = f"{headers[lower]}, {text}" if lower in headers else text
-    return Headers.from_lower(headers)
 
 
 def _describe_failure(error: Any) -> str:

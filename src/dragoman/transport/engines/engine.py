@@ -7,7 +7,7 @@ error.
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib import import_module
@@ -45,15 +45,6 @@ class ConnectionSettings:
     proxy: str | None = None
     verify: "ssl.SSLContext | None" = None
     http2: bool = False
-
-    def __post_init__(self) -> None:
-        if self.proxy is not None and not is_proxy_address(self.proxy):
-            raise ConfigurationError(f"a proxy {ADDRESS_FORM}")
-        if self.verify is not None and not hasattr(self.verify, "wrap_socket"):
-            raise ConfigurationError(
-                "verify must be an ssl.SSLContext, such as ssl.create_default_context(cafile=...), "
-                f"not {type(self.verify).__name__}"
-            )
 
 
 def is_proxy_address(address: str) -> bool:
@@ -112,20 +103,17 @@ class Engine(ABC):
         ConfigurationError."""
 
     @abstractmethod
-    def wrap_async_client(self, client: Any) -> AsyncClient:
-        """Return a caller's own async client, which stays open."""
+    def async_sender(self, client: Any) -> Callable[[Call], Awaitable[AsyncResponse]]:
+        """Return what makes one attempt through a caller's own async client, as `AsyncClient.send` does."""
 
-
-class SyncEngine(Engine):
-    """An engine with a sync client, too."""
-
-    @abstractmethod
     def client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> Client:
-        """The sync `async_client`."""
+        """The sync `async_client`. `choose_engine` returns no engine without it for sync calls, nor without the next
+        one."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def wrap_client(self, client: Any) -> Client:
-        """Return a caller's own client, which stays open."""
+    def sender(self, client: Any) -> Callable[[Call], SyncResponse]:
+        """The sync `async_sender`."""
+        raise NotImplementedError
 
 
 @cache
@@ -159,8 +147,7 @@ def choose_engine(
 ) -> Engine:
     """Return the engine of the caller's client, else the requested one, else that of the environment, else the fastest.
 
-    One for sync calls is a `SyncEngine`. Raises ConfigurationError if these contradict each other, and
-    MissingExtraError if the engine is not installed.
+    Raises ConfigurationError if these contradict each other, and MissingExtraError if the engine is not installed.
     """
     names, fastest = (ENGINES, "aiohttp") if asynchronous else (_SYNC_ENGINES, "httpx")
     if requested is not None:

@@ -10,8 +10,9 @@ classes.
 
 import importlib
 import time
-from collections.abc import Iterable
-from functools import cache, lru_cache, partial
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache, partial
 from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,13 +21,7 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.log import get_logger
 from dragoman.effects import Perform, Work, call, drive, drive_async
 from dragoman.transport.call import AsyncResponse, Call, SyncResponse
-from dragoman.transport.engines.engine import (
-    AsyncClient,
-    Client,
-    ConnectionSettings,
-    SyncEngine,
-    default_ssl_context,
-)
+from dragoman.transport.engines.engine import AsyncClient, Client, ConnectionSettings, Engine, default_ssl_context
 from dragoman.transport.engines.pool import IDLE_SECONDS
 from dragoman.transport.retry import MIN_SECONDS, seconds_of
 
@@ -47,7 +42,7 @@ _WRITE_SIZE = 16 * 1024
 """Bytes that are written within one time limit of httpcore."""
 
 
-class HttpxEngine(SyncEngine):
+class HttpxEngine(Engine):
     """The engine of the default install, sync and async.
 
     httpx checks every connection of a client whenever a request starts or ends, so the cost per request grows with the
@@ -60,6 +55,11 @@ class HttpxEngine(SyncEngine):
     core: ClassVar[str] = "httpcore"
     """The package below it, which opens the connections."""
 
+    @cached_property
+    def library(self) -> Any:
+        """The library itself."""
+        return importlib.import_module(self.name)
+
     def missing_feature(self, connection_settings: ConnectionSettings) -> str:
         return ""
 
@@ -68,19 +68,53 @@ class HttpxEngine(SyncEngine):
         return None if connection_settings.http2 else _CONNECTIONS_PER_CLIENT
 
     def client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> Client:
-        joins_writes = not connection_settings.http2
-        network = _DeadlineNetwork(importlib.import_module(self.core), joins_writes=joins_writes)
+        core = importlib.import_module(self.core)
+        network = _DeadlineNetwork(core, core.SyncBackend(), joins_writes=not connection_settings.http2)
         return _OwnClient(self, *self._transport("HTTPTransport", network, size, connection_settings, url))
 
     def async_client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> AsyncClient:
-        network = _AsyncNetwork(importlib.import_module(self.core))
+        core = importlib.import_module(self.core)
+        network = _AsyncNetwork(core, core.AnyIOBackend())
         return _OwnAsyncClient(self, *self._transport("AsyncHTTPTransport", network, size, connection_settings, url))
 
-    def wrap_client(self, client: Any) -> Client:
-        return _CallersClient(self, client)
+    def sender(self, client: "httpx.Client") -> Callable[[Call], SyncResponse]:
+        def send(call: Call) -> SyncResponse:
+            request = self.build_request(client.build_request, call)
+            return client.send(request, stream=True, follow_redirects=False)
 
-    def wrap_async_client(self, client: Any) -> AsyncClient:
-        return _CallersAsyncClient(self, client)
+        return send
+
+    def async_sender(self, client: "httpx.AsyncClient") -> Callable[[Call], Awaitable[AsyncResponse]]:
+        calls, warned = 0, False
+
+        async def send(call: Call) -> AsyncResponse:
+            nonlocal calls, warned
+            calls += 1
+            if calls > _MANY_CALLS and not warned:
+                warned = True
+                _log.warning(
+                    "more than %d concurrent calls through one httpx.AsyncClient: it checks all its connections at "
+                    "every call and becomes slow; leave client= out, or install dragoman[speed]",
+                    _MANY_CALLS,
+                )
+            try:
+                request = self.build_request(client.build_request, call)
+                return await client.send(request, stream=True, follow_redirects=False)
+            finally:
+                calls -= 1
+
+        return send
+
+    def build_request(self, new_request: Any, call: Call) -> Any:
+        """Return a request that a function of the library makes, which encodes its body."""
+        prepared = call.prepared
+        return new_request(
+            prepared.method,
+            self.to_url(prepared.url),
+            headers=prepared.headers,
+            content=prepared.body if prepared.upload is None else prepared.upload.pieces,
+            extensions={"timeout": call.time_limits()},
+        )
 
     @staticmethod
     def to_url(url: "httpx.URL") -> Any:
@@ -94,7 +128,7 @@ class HttpxEngine(SyncEngine):
         # Imported late, as is the network below: a caller's own client has both.
         from dragoman.transport.engines.proxies import find_proxies, proxy_server
 
-        library, proxy = importlib.import_module(self.name), find_proxies(settings.proxy).find(url)
+        library, proxy = self.library, find_proxies(settings.proxy).find(url)
         if settings.http2 and find_spec("h2") is None:
             raise ConfigurationError(f"HTTP/2 needs the h2 package: pip install {self.name}[http2]")
         try:
@@ -108,8 +142,9 @@ class HttpxEngine(SyncEngine):
             )
         except ImportError as error:  # socksio for SOCKS; the message names the extra of httpx
             raise ConfigurationError(str(error)) from None
-        transport._pool._network_backend = network
-        _check_reuse(transport._pool)
+        pool = transport._pool
+        pool._network_backend = network
+        pool.__class__ = _checked_pool(pool.__class__)
         return transport, proxy_server(proxy)
 
 
@@ -126,29 +161,28 @@ class Httpx2Engine(HttpxEngine):
         return importlib.import_module("httpx2").URL(str(url))
 
 
+@dataclass(frozen=True, eq=False)
 class _Own:
     """A transport of httpx with a few connections."""
 
-    def __init__(self, engine: HttpxEngine, transport: Any, proxy: str) -> None:
-        self._library = importlib.import_module(engine.name)
-        self._engine = engine
-        self._transport = transport
-        self._proxy = proxy
+    _engine: HttpxEngine
+    _transport: Any
+    _proxy: str
 
     def _request(self, call: Call) -> Any:
         """Return the request that httpx would build itself, with the two headers that it would add: it looks for a way
         to encode the body, and reads all headers a second time, which takes four times as long."""
-        prepared = call.prepared
+        prepared, library = call.prepared, self._engine.library
         if prepared.upload is not None:
-            return _build_request(self._library.Request, self._engine, call)
+            return self._engine.build_request(library.Request, call)
         headers = {"Host": prepared.url.netloc, **prepared.headers}
         if prepared.body or prepared.method in _WITH_BODY:
             headers["Content-Length"] = str(len(prepared.body))
-        request = self._library.Request(
+        request = library.Request(
             prepared.method,
             self._engine.to_url(prepared.url),
             headers=headers,
-            stream=self._library.ByteStream(prepared.body),
+            stream=library.ByteStream(prepared.body),
             extensions={"timeout": call.time_limits()},
         )
         request.read()  # as httpx does, for whoever looks at it on the way
@@ -184,64 +218,6 @@ class _OwnAsyncClient(_Own):
 
     async def aclose(self) -> None:
         await self._transport.aclose()
-
-
-class _CallersClient:
-    """A caller's own `httpx.Client`, with its hooks, cookies and auth."""
-
-    def __init__(self, engine: HttpxEngine, client: "httpx.Client") -> None:
-        self._engine = engine
-        self._client = client
-
-    def send(self, call: Call) -> SyncResponse:
-        request = _build_request(self._client.build_request, self._engine, call)
-        return self._client.send(request, stream=True, follow_redirects=False)
-
-    def close(self) -> None:
-        """Do nothing: the client is the caller's to close."""
-
-
-class _CallersAsyncClient:
-    """A caller's own `httpx.AsyncClient`."""
-
-    def __init__(self, engine: HttpxEngine, client: "httpx.AsyncClient") -> None:
-        self._engine = engine
-        self._client = client
-        self._calls = 0
-        self._warned = False
-
-    @property
-    def open_calls(self) -> int:
-        return self._calls
-
-    async def send(self, call: Call) -> AsyncResponse:
-        self._calls += 1
-        if self._calls > _MANY_CALLS and not self._warned:
-            self._warned = True
-            _log.warning(
-                "more than %d concurrent calls through one httpx.AsyncClient: it checks all its connections at every "
-                "call and becomes slow; leave client= out, or install dragoman[speed]",
-                _MANY_CALLS,
-            )
-        try:
-            request = _build_request(self._client.build_request, self._engine, call)
-            return await self._client.send(request, stream=True, follow_redirects=False)
-        finally:
-            self._calls -= 1
-
-    async def aclose(self) -> None:
-        """Do nothing: the client is the caller's to close."""
-
-
-def _build_request(new_request: Any, engine: HttpxEngine, call: Call) -> Any:
-    prepared = call.prepared
-    return new_request(
-        prepared.method,
-        engine.to_url(prepared.url),
-        headers=prepared.headers,
-        content=prepared.body if prepared.upload is None else prepared.upload.pieces,
-        extensions={"timeout": call.time_limits()},
-    )
 
 
 class _DeadlineStream:
@@ -293,36 +269,38 @@ class _DeadlineStream:
             self._inner.write(held, timeout=seconds_of(timeout))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _Network:
-    """Opens connections: each address of a host gets an equal share of the time. ``core`` is httpcore or httpcore2."""
+    """Opens connections: each address of a host gets an equal share of the time. ``core`` is httpcore or httpcore2, and
+    ``backend`` its own network. See `_DeadlineStream` for ``joins_writes``."""
 
-    def __init__(self, core: ModuleType, backend: Any) -> None:
-        self._core = core
-        self._inner = backend
+    core: ModuleType
+    backend: Any
+    joins_writes: bool = False
 
-    def _connect(self, host: str, port: int, timeout: float | None, *options: Any) -> Work[Any]:
-        from dragoman.transport.engines.network import is_address, resolver  # as above
+    def _connect(self, host: str, port: int, timeout: float | None, **options: Any) -> Work[Any]:
+        from dragoman.transport.engines.network import parse_address, resolver  # as above
 
         ends_at = None if timeout is None else time.monotonic() + timeout
         addresses = [host]
-        if not is_address(host):
+        if parse_address(host) is None:
             look_up = partial(resolver.resolve, host, port, timeout), partial(_resolve_async, host, port, timeout)
             try:
                 found = yield Perform(*look_up)
             except TimeoutError:
-                raise self._core.ConnectTimeout("the name lookup took too long") from None
+                raise self.core.ConnectTimeout("the name lookup took too long") from None
             except (OSError, UnicodeError) as error:
-                raise self._core.ConnectError(str(error)) from None
+                raise self.core.ConnectError(str(error)) from None
             addresses = list(dict.fromkeys(address[0] for *_, address in found))
         for index, address in enumerate(addresses):
             left = None if ends_at is None else max(ends_at - time.monotonic(), MIN_SECONDS)
             share = None if left is None else left / (len(addresses) - index)
             try:
-                return (yield call(self._inner.connect_tcp, address, port, share, *options))
-            except (self._core.ConnectError, self._core.ConnectTimeout):
+                return (yield call(self.backend.connect_tcp, address, port, share, **options))
+            except (self.core.ConnectError, self.core.ConnectTimeout):
                 if address == addresses[-1]:
                     raise
-        raise self._core.ConnectError("the host has no address")
+        raise self.core.ConnectError("the host has no address")
 
 
 async def _resolve_async(host: str, port: int, timeout: float | None) -> "list[AddressInfo]":
@@ -336,23 +314,9 @@ async def _resolve_async(host: str, port: int, timeout: float | None) -> "list[A
 class _DeadlineNetwork(_Network):
     """Opens sync connections."""
 
-    def __init__(self, core: ModuleType, *, joins_writes: bool) -> None:
-        super().__init__(core, core.SyncBackend())
-        self._joins_writes = joins_writes
-
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> _DeadlineStream:
-        inner = drive(self._connect(host, port, timeout, local_address, socket_options))
-        return _DeadlineStream(inner, joins_writes=self._joins_writes)
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
+    def connect_tcp(self, host: str, port: int, timeout: float | None = None, **options: Any) -> _DeadlineStream:
+        inner = drive(self._connect(host, port, timeout, **options))
+        return _DeadlineStream(inner, joins_writes=self.joins_writes)
 
 
 class _AsyncStream:
@@ -382,23 +346,8 @@ class _AsyncStream:
 class _AsyncNetwork(_Network):
     """Opens async connections."""
 
-    def __init__(self, core: ModuleType) -> None:
-        super().__init__(core, core.AnyIOBackend())
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> _AsyncStream:
-        return _AsyncStream(await drive_async(self._connect(host, port, timeout, local_address, socket_options)))
-
-    async def sleep(self, seconds: float) -> None:
-        import asyncio
-
-        await asyncio.sleep(seconds)
+    async def connect_tcp(self, host: str, port: int, timeout: float | None = None, **options: Any) -> _AsyncStream:
+        return _AsyncStream(await drive_async(self._connect(host, port, timeout, **options)))
 
 
 def _has_unread_bytes(stream: Any) -> bool:
@@ -412,13 +361,10 @@ def _has_unread_bytes(stream: Any) -> bool:
     return False
 
 
-def _check_reuse(pool: Any) -> None:
-    """Make a pool of httpcore close connections with bytes behind a response: they would answer the next request."""
-    pool.__class__ = _checked_pool(pool.__class__)
-
-
 @cache
 def _checked_pool(kind: Any) -> Any:
+    """httpcore's pool, which closes connections with bytes behind a response: they would answer the next request."""
+
     class CheckedPool(kind):  # type: ignore[misc]  # a class that is known when it is needed
         def create_connection(self, origin: Any) -> Any:
             connection = super().create_connection(origin)

@@ -3,10 +3,10 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Hashable
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any
 
 from dragoman.transport.call import PreparedRequest
-from dragoman.transport.engines.pool import IDLE_SECONDS, ClientT, Pool, Slot, all_in_use
+from dragoman.transport.engines.pool import IDLE_SECONDS, ClientT, Pool, Slot
 
 if TYPE_CHECKING:
     import httpx
@@ -61,19 +61,10 @@ class LoopPools:
     async def wait_for_slot(pool: Pool[ClientT], seconds: float | None) -> Slot[ClientT]:
         """Return a client of a pool that had no free connection a moment ago. Raises RequestTimeoutError if none
         becomes free in these seconds."""
-        waiter: _TaskWaiter[ClientT] = _TaskWaiter()
-        pool.enqueue(waiter)
-        try:
+        waiter: asyncio.Future[Slot[ClientT]] = asyncio.get_running_loop().create_future()
+        with pool.queue(waiter):
             async with asyncio.timeout(seconds):
-                return await waiter.future
-        except BaseException as error:
-            # The task can be cancelled between receiving its slot and running again.
-            if waiter.future.done() and not waiter.future.cancelled():
-                pool.put_back(waiter.future.result())
-            waiter.future.cancel()
-            if isinstance(error, TimeoutError):
-                raise all_in_use() from None
-            raise
+                return await waiter
 
     def _close_idle_later(self) -> None:
         self._timer = self._loop.call_later(IDLE_SECONDS, self._on_timer)
@@ -95,16 +86,3 @@ class LoopPools:
             await self.close_idle(0.0)
             for task in list(self._closing):
                 await task
-
-
-class _TaskWaiter(Generic[ClientT]):
-    """A task that waits for a connection. Its pool belongs to the event loop of the task."""
-
-    def __init__(self) -> None:
-        self.future: asyncio.Future[Slot[ClientT]] = asyncio.get_running_loop().create_future()
-
-    def offer(self, slot: Slot[ClientT]) -> bool:
-        if self.future.done():
-            return False
-        self.future.set_result(slot)
-        return True

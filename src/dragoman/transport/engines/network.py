@@ -8,7 +8,6 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -57,7 +56,7 @@ class Resolver:
         future = self.submit(host, port)
         try:
             return future.result(seconds)
-        except FutureTimeoutError:
+        except TimeoutError:
             future.cancel()
             raise TimeoutError("the name lookup took too long") from None
 
@@ -78,13 +77,12 @@ class Resolver:
                 self._pending -= 1
 
 
-def is_address(host: str) -> bool:
-    """Whether the host is an IP address, which needs no lookup."""
+def parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the IP address that a host is, which needs no lookup; None for a name."""
     try:
-        ipaddress.ip_address(host.partition("%")[0])
+        return ipaddress.ip_address(host)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 resolver = Resolver()

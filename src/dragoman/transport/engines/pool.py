@@ -3,10 +3,16 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from dragoman.adapter.errors import RequestTimeoutError
+
+if TYPE_CHECKING:
+    import asyncio
 
 ClientT = TypeVar("ClientT")
 
@@ -14,24 +20,15 @@ IDLE_SECONDS = 30.0
 """Seconds that an unused connection is kept."""
 
 
+@dataclass(slots=True, eq=False)
 class Slot(Generic[ClientT]):
     """One client and the calls that it serves. ``used_at`` is when the last of them ended, by the pool's clock."""
 
-    __slots__ = ("client", "discarded", "in_use", "size", "used_at")
-
-    def __init__(self, client: ClientT, size: int) -> None:
-        self.client = client
-        self.size = size
-        self.in_use = 0
-        self.used_at = 0.0
-        self.discarded = False
-
-
-class Waiter(Protocol[ClientT]):
-    """A call that waits for a connection."""
-
-    def offer(self, slot: Slot[ClientT]) -> bool:
-        """Give the call a slot. Return False if the call does not wait any more."""
+    client: ClientT
+    size: int
+    in_use: int = 0
+    used_at: float = 0.0
+    discarded: bool = False
 
 
 class Pool(Generic[ClientT]):
@@ -49,8 +46,6 @@ class Pool(Generic[ClientT]):
         client_size: int | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if max_connections < 1:
-            raise ValueError("max_connections must be at least 1")
         self._factory = factory
         self._unused = max_connections
         self._client_size = client_size or max_connections
@@ -59,7 +54,7 @@ class Pool(Generic[ClientT]):
         """Slots with a free connection. Calls use the last one: its connections are open and warm."""
         self._size = 0
         self._cleaned_at = clock()
-        self._waiters: deque[Waiter[ClientT]] = deque()
+        self._waiters: deque[Future[Slot[ClientT]] | asyncio.Future[Slot[ClientT]]] = deque()
         self._lock = threading.RLock()
 
     @property
@@ -85,14 +80,29 @@ class Pool(Generic[ClientT]):
                 self._free.pop()
             return slot
 
-    def enqueue(self, waiter: Waiter[ClientT]) -> None:
-        """Offer the waiter the next free slot, when all earlier waiters have one."""
-        with self._lock:
-            slot = self.take()
-            if slot is None:
+    @contextmanager
+    def queue(self, waiter: "Future[Slot[ClientT]] | asyncio.Future[Slot[ClientT]]") -> Iterator[None]:
+        """Give the waiter the next free slot, when all earlier waiters have one; wait for it inside the context.
+
+        Whatever ends the waiting, no slot is lost. Raises RequestTimeoutError for a TimeoutError.
+        """
+        try:
+            with self._lock:
                 self._waiters.append(waiter)
-            elif not waiter.offer(slot):
-                self._give_back(slot)
+                self._serve_waiters()
+            yield
+        except BaseException as error:
+            with self._lock:
+                if not waiter.cancel() and not waiter.cancelled():  # its slot arrived at this moment
+                    self._give_back(waiter.result())
+                    self._serve_waiters()
+            if not isinstance(error, TimeoutError):
+                raise
+            late = RequestTimeoutError(
+                "no connection became free in time: raise max_connections, or close streams sooner"
+            )
+            late.sent = False
+            raise late from None
 
     def release(self, slot: Slot[ClientT], *, discard: bool = False) -> list[ClientT]:
         """End a call. Returns the clients to close now.
@@ -103,7 +113,11 @@ class Pool(Generic[ClientT]):
         with self._lock:
             slot.used_at = self._clock()
             if discard and not slot.discarded:
-                self._discard(slot)
+                slot.discarded = True
+                self._size -= 1
+                self._unused += slot.size
+                if slot in self._free:
+                    self._free.remove(slot)
             self._give_back(slot)
             if self._waiters:
                 self._serve_waiters()
@@ -111,12 +125,6 @@ class Pool(Generic[ClientT]):
             if slot.used_at - self._cleaned_at >= IDLE_SECONDS:
                 closing += self.remove_idle(IDLE_SECONDS)
             return closing
-
-    def put_back(self, slot: Slot[ClientT]) -> None:
-        """Return a slot that no call has used."""
-        with self._lock:
-            self._give_back(slot)
-            self._serve_waiters()
 
     def remove_idle(self, seconds: float) -> list[ClientT]:
         """Remove the clients that no call has used for that time, and return them for closing."""
@@ -137,54 +145,16 @@ class Pool(Generic[ClientT]):
 
     def _serve_waiters(self) -> None:
         while self._waiters and (slot := self.take()) is not None:
-            if not self._waiters.popleft().offer(slot):
+            waiter = self._waiters.popleft()
+            if waiter.cancelled():
                 self._give_back(slot)
-
-    def _discard(self, slot: Slot[ClientT]) -> None:
-        slot.discarded = True
-        self._size -= 1
-        self._unused += slot.size
-        if slot in self._free:
-            self._free.remove(slot)
-
-
-class _ThreadWaiter(Generic[ClientT]):
-    """A thread that waits for a connection."""
-
-    def __init__(self) -> None:
-        self._arrived = threading.Event()
-        self._lock = threading.Lock()
-        self._slot: Slot[ClientT] | None = None
-        self._gone = False
-
-    def offer(self, slot: Slot[ClientT]) -> bool:
-        with self._lock:
-            if self._gone:
-                return False
-            self._slot = slot
-        self._arrived.set()
-        return True
-
-    def wait(self, seconds: float | None) -> Slot[ClientT] | None:
-        self._arrived.wait(seconds)
-        with self._lock:
-            self._gone = True
-            return self._slot
-
-
-def all_in_use() -> RequestTimeoutError:
-    """Return the error of a call that found no free connection in its time."""
-    error = RequestTimeoutError("no connection became free in time: raise max_connections, or close streams sooner")
-    error.sent = False
-    return error
+            else:
+                waiter.set_result(slot)
 
 
 def wait_for_slot(pool: Pool[ClientT], seconds: float | None) -> Slot[ClientT]:
     """Return a client of a pool that had no free connection a moment ago. Raises RequestTimeoutError if none becomes
     free in these seconds."""
-    waiter: _ThreadWaiter[ClientT] = _ThreadWaiter()
-    pool.enqueue(waiter)
-    slot = waiter.wait(seconds)
-    if slot is None:
-        raise all_in_use()
-    return slot
+    waiter: Future[Slot[ClientT]] = Future()
+    with pool.queue(waiter):
+        return waiter.result(seconds)

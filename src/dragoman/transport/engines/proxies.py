@@ -37,12 +37,16 @@ class Proxies:
             return None
         address = proxy if "://" in proxy else f"http://{proxy}"
         if not is_proxy_address(address):
-            raise ConfigurationError(f"the proxy in {_source(use)} {ADDRESS_FORM}")
+            # The variable that urllib reads it from; Windows and macOS have settings of their own.
+            names = (f"{use}_proxy", f"{use}_proxy".upper())
+            source = next((name for name in names if os.environ.get(name)), "the system's settings")
+            raise ConfigurationError(f"the proxy in {source} {ADDRESS_FORM}")
         return address
 
     def schemes(self) -> set[str]:
-        """Return the schemes of the proxies themselves. Text that is not an address has none."""
-        return {proxy_scheme(proxy) for use, proxy in self.by_use.items() if use != _NO_PROXY} - {""}
+        """Return the schemes of the proxies themselves. Without one it is http, as in curl."""
+        parts = (proxy.lower().partition("://") for use, proxy in self.by_use.items() if use != _NO_PROXY)
+        return {scheme if mark else "http" for scheme, mark, _ in parts}
 
 
 def find_proxies(proxy: str | None) -> Proxies:
@@ -57,12 +61,6 @@ def _read_environment(_: tuple[str | None, ...]) -> Proxies:
     return Proxies({use: found[use] for use in ("http", "https", "all", _NO_PROXY) if found.get(use)})
 
 
-def _source(use: str) -> str:
-    """Return the name of the variable that urllib reads a proxy from. Windows and macOS have settings of their own."""
-    names = (f"{use}_proxy", f"{use}_proxy".upper())
-    return next((name for name in names if os.environ.get(name)), "the system's settings")
-
-
 def proxy_server(address: str | None) -> str:
     """Return host and port of a proxy, for errors: its address may hold a password. Empty without a proxy."""
     if address is None:
@@ -70,11 +68,3 @@ def proxy_server(address: str | None) -> str:
     parts = urlsplit(address)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     return f"{host}:{parts.port}" if parts.port else f"{host}"
-
-
-def proxy_scheme(address: str) -> str:
-    """Return the scheme of a proxy's address. Without one it is http, as in curl."""
-    try:
-        return urlsplit(address).scheme if "://" in address else "http"
-    except ValueError:
-        return ""

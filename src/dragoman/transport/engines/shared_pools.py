@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.canonical.forks import ProcessLock, reset_after_fork
 from dragoman.transport.call import PreparedRequest
-from dragoman.transport.engines.engine import Client, ConnectionSettings, Engine, SyncEngine, proxy_environment
+from dragoman.transport.engines.engine import Client, ConnectionSettings, Engine, proxy_environment
 from dragoman.transport.engines.pool import IDLE_SECONDS, Pool
 
 if TYPE_CHECKING:
@@ -81,11 +81,6 @@ class PoolGroup:
                 client.close()
         return not all(pool.is_empty for pool in pools)
 
-    async def close_idle_async(self, seconds: float) -> None:
-        """Close the running event loop's clients that were not used for that time."""
-        if (pools := self.loop_pools()) is not None:
-            await pools.close_idle(seconds)
-
     @property
     def is_empty(self) -> bool:
         """Whether it has no clients."""
@@ -98,7 +93,6 @@ class PoolGroup:
         return Pool(factory, self._max_connections, client_size=self._engine.client_size(self._settings))
 
     def _new_client(self, size: int, **settings: Any) -> Client:
-        assert isinstance(self._engine, SyncEngine)
         _janitor.start()
         return self._engine.client(size, **settings)
 
@@ -170,7 +164,8 @@ def close_idle_connections(seconds: float = 0.0) -> bool:
 async def close_idle_connections_async(seconds: float = 0.0) -> None:
     """As `close_idle_connections`, for the connections of the running event loop."""
     for group in _all_groups():
-        await group.close_idle_async(seconds)
+        if (pools := group.loop_pools()) is not None:
+            await pools.close_idle(seconds)
 
 
 atexit.register(close_idle_connections)

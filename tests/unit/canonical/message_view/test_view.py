@@ -405,7 +405,7 @@ def test_content_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         read.append(part)
         return content_of(part)
 
-    monkeypatch.setattr("dragoman.canonical.message_view.view.content_of", count_content)
+    monkeypatch.setattr("dragoman.canonical.message_view.parts.content_of", count_content)
     view = view_of(block("tool_use"), extensions=full())
     assert read == []
     for _ in range(3):

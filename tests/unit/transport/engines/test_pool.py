@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from concurrent.futures import Future
 
 import pytest
 
@@ -69,31 +70,38 @@ def test_the_sizes_add_up_to_the_limit() -> None:
     assert pool.take() is None
 
 
-class Waiting:
-    """A call that waits; it may have gone away."""
-
-    def __init__(self, *, gone: bool = False) -> None:
-        self.gone = gone
-        self.slot: Slot[str] | None = None
-
-    def offer(self, slot: Slot[str]) -> bool:
-        self.slot = None if self.gone else slot
-        return not self.gone
-
-
 def test_waiting_calls_are_served_in_order() -> None:
     """Each freed connection goes to the call that has waited longest, past those that have gone away."""
     pool, _, _ = make_pool(1)
     slot = acquire(pool, None)
-    first, gone, second = Waiting(), Waiting(gone=True), Waiting()
-    for waiting in (first, gone, second):
-        pool.enqueue(waiting)
-    pool.release(slot)
-    assert (first.slot, second.slot) == (slot, None)
-    pool.release(slot)
-    assert (gone.slot, second.slot) == (None, slot)
+    first, gone, second = Future[Slot[str]](), Future[Slot[str]](), Future[Slot[str]]()
+    with pool.queue(first), pool.queue(gone), pool.queue(second):
+        gone.cancel()
+        pool.release(slot)
+        assert (first.result(0), second.done()) == (slot, False)
+        pool.release(slot)
+        assert second.result(0) is slot
     pool.release(slot)
     assert pool.take() is slot
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_an_interrupted_wait_loses_no_connection(is_late: bool) -> None:
+    """Ctrl-C ends the wait of a thread: a connection that it has got in that moment, or gets later, is for others."""
+    pool, _, _ = make_pool(1)
+    slot = acquire(pool, None)
+
+    def interrupt() -> None:
+        with pool.queue(Future()):
+            if is_late:
+                pool.release(slot)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+    if not is_late:
+        pool.release(slot)
+    assert acquire(pool, 0.01) is slot
 
 
 def test_a_wait_for_a_connection_ends_in_time() -> None:
@@ -175,9 +183,3 @@ def test_idle_clients_of_a_burst_are_closed() -> None:
     assert pool.release(acquire(pool, None)) == ["client 1", "client 2", "client 3"]
     assert pool.remove_idle(0) == ["client 4"]
     assert pool.is_empty
-
-
-def test_there_is_at_least_one_connection() -> None:
-    """A limit of zero is an error."""
-    with pytest.raises(ValueError, match="at least 1"):
-        make_pool(0)
