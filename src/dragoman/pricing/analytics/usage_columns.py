@@ -80,11 +80,6 @@ class UsageColumns:
         return name in self._types
 
     @property
-    def counts(self) -> tuple[str, ...]:
-        """The buckets and subsets that have a column."""
-        return tuple(name for name in COUNTS if name in self._types)
-
-    @property
     def flat_tools(self) -> tuple[str, ...]:
         """Provider tools whose calls have a column of their own, ``server_tools.<name>``."""
         return tuple(name[len(TOOL) :] for name in self._types if name.startswith(TOOL))

@@ -32,7 +32,7 @@ from dragoman.pricing.analytics.usage_columns import (
 )
 from dragoman.pricing.quote import EXACT
 from dragoman.pricing.table import PriceTable
-from dragoman.pricing.versions import price_table
+from dragoman.pricing.versions import choose_table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
@@ -94,7 +94,7 @@ class Usages:
 
         keys = {f"key_{place}": self._group(name) for place, name in enumerate(by)}
         with as_request_error():
-            query = self._build_query(_table(table, version), at, as_model)
+            query = self._build_query(choose_table(table, version), at, as_model)
             try:
                 return sum_by_key(self._lines(replace(query, wide=False), keys))
             except duckdb.OutOfRangeException:  # too large for 64 bits
@@ -113,7 +113,7 @@ class Usages:
 
         An invalid row raises an error of DuckDB when it is read, and so does a cost of more than 38 digits.
         """
-        table = _table(table, version)
+        table = choose_table(table, version)
         with as_request_error():
             query = self._build_query(table, at, as_model)
         new_columns = {
@@ -125,7 +125,7 @@ class Usages:
         replaced = [quote_identifier(name) for name in self._relation.columns if name in new_columns]
         old_columns = '"the row".*' + (f" EXCLUDE ({', '.join(replaced)})" if replaced else "")
         columns = ", ".join((old_columns, *(f"{sql} AS {name}" for name, sql in new_columns.items())))
-        return self._query(f"{query.sql({'the row': 'usages'})} SELECT {columns} FROM priced")
+        return _query(self._relation, "usages", f"{query.sql({'the row': 'usages'})} SELECT {columns} FROM priced")
 
     def _lines(self, query: PricingQuery, keys: Mapping[str, str]) -> Iterator[CostLine]:
         """Group first by key and outcome, of which there are few, then by key: so each row is added only once."""
@@ -142,7 +142,7 @@ class Usages:
             sum(output_tokens) AS output_tokens, sum(units) AS units FROM priced GROUP BY ALL
         ) SELECT {", ".join([*sums, *keys])} FROM outcomes GROUP BY ALL"""
         scale = query.sheet.scale
-        for replies, prompt, output, units, uncounted, *rest in self._query(statement).fetchall():
+        for replies, prompt, output, units, uncounted, *rest in _query(self._relation, "usages", statement).fetchall():
             if replies is None:  # a single empty row if there are neither keys nor usages
                 continue
             statuses = {status: count for status, count in zip(CostStatus, rest, strict=False) if count}
@@ -150,7 +150,11 @@ class Usages:
             unpriced = Counter({name: count for name, count in zip(gaps, counts, strict=False) if count})
             for names, count in (counts[len(gaps)] or ()) if unread else ():
                 unpriced.update(dict.fromkeys(set(names) - gaps.keys(), count))
-            key = tuple(map(_format_key, rest[len(rest) - len(keys) :]))
+            # Days are counted from the first one of the calendar.
+            days_and_texts = rest[len(rest) - len(keys) :]
+            key = tuple(
+                date.fromordinal(each + 1).isoformat() if type(each) is int else each for each in days_and_texts
+            )
             cost = None if units is None else Decimal(units).scaleb(-scale, EXACT)
             yield CostLine(key, replies, prompt, output, cost, statuses, dict(unpriced), int(uncounted))
 
@@ -164,17 +168,11 @@ class Usages:
         terms_map = self._columns.terms()
         terms = sorted(self._distinct_texts(f"unnest(map_keys({terms_map}))")) if terms_map is not None else []
         columns = kind_columns(self._columns, raw_fields, terms)
-        kinds = [
-            ReplyKind(
-                model,
-                tier,
-                speed,
-                batch,
-                tuple(zip(raw_fields, values[: len(raw_fields)], strict=True)),
-                tuple(zip(terms, values[len(raw_fields) :], strict=True)),
-            )
-            for model, tier, speed, batch, *values in self._distinct(columns)
-        ]
+        kinds = []
+        for model, tier, speed, batch, *values in self._distinct(columns):
+            fields = dict(zip(raw_fields, values, strict=False))
+            request_terms = dict(zip(terms, values[len(raw_fields) :], strict=True))
+            kinds.append(ReplyKind(model, tier, speed, batch, fields, request_terms))
         tools = set(self._columns.flat_tools)
         if (tools_map := self._columns.tools()) is not None:
             tools |= self._distinct_texts(f"unnest(map_keys({tools_map}))")
@@ -186,7 +184,7 @@ class Usages:
 
     def _distinct(self, columns: Mapping[str, str]) -> list[tuple[Any, ...]]:
         select = ", ".join(f"{sql} AS {quote_identifier(name)}" for name, sql in columns.items())
-        return self._query(f"SELECT DISTINCT {select} FROM usages").fetchall()
+        return _query(self._relation, "usages", f"SELECT DISTINCT {select} FROM usages").fetchall()
 
     def _group(self, name: str) -> str:
         match name:
@@ -204,21 +202,12 @@ class Usages:
             case _:
                 raise RequestError(f"costs can be grouped by {', '.join(GROUPS)}, not by {name!r}")
 
-    def _query(self, sql: str) -> DuckDBPyRelation:
-        found = self._relation.query("usages", sql)
-        assert found is not None  # that method is for statements other than SELECT
-        return found
 
-
-def _table(table: PriceTable | None, version: str | None) -> PriceTable:
-    if table is not None and version is not None:
-        raise RequestError("pass a table or a version, not both")
-    return table or price_table(version)
-
-
-def _format_key(key: str | int | None) -> str | None:
-    """Format a key. Days are counted from the first one of the calendar."""
-    return date.fromordinal(key + 1).isoformat() if isinstance(key, int) else key
+def _query(relation: DuckDBPyRelation, name: str, sql: str) -> DuckDBPyRelation:
+    """Return the rows of a SELECT from the relation, which it calls by that name."""
+    found = relation.query(name, sql)
+    assert found is not None  # that method is for statements other than SELECT
+    return found
 
 
 def _dollars(scale: int) -> str:
@@ -290,7 +279,10 @@ class RecordedReplies:
 
         Raises RequestError for an unknown group.
         """
-        return self._sum_recorded(self._relation, by)
+        if unknown := [name for name in by if name not in _KEYS]:
+            raise RequestError(f"costs can be grouped by {', '.join(GROUPS)}, not by {unknown[0]!r}")
+        with as_request_error():
+            return sum_by_key(_lines(self._relation, by))
 
     def reprice(
         self,
@@ -306,18 +298,12 @@ class RecordedReplies:
         """
         known = "cost_status IS NOT NULL AND model IS NOT NULL"
         priced = Usages(self._relation.filter(known)).costs(by, table, version=version, at=at, as_model=as_model)
-        others = self._sum_recorded(self._relation.filter(f"NOT ({known})"), by)
+        others = RecordedReplies(self._connection, self._relation.filter(f"NOT ({known})")).costs(by)
         return sum_by_key((*priced, *others))
 
     def usages(self) -> DuckDBPyRelation:
         """Return the rows as a relation. The columns are those of `dragoman.store.reports.export.COLUMNS`."""
         return self._relation
-
-    def _sum_recorded(self, relation: DuckDBPyRelation, by: Sequence[str]) -> tuple[CostLine, ...]:
-        if unknown := [name for name in by if name not in _KEYS]:
-            raise RequestError(f"costs can be grouped by {', '.join(GROUPS)}, not by {unknown[0]!r}")
-        with as_request_error():
-            return sum_by_key(_lines(relation, by))
 
 
 class Replies(RecordedReplies):
@@ -340,10 +326,15 @@ class Replies(RecordedReplies):
         memory: str | None = None,
     ) -> None:
         condition = between_condition('epoch_us("at")', since, until)
-        files = sorted(_files(folder))
+        paths_by_day = [(day_of(path), path) for path in folder.glob(f"{_DAY}*/*.parquet") if path.name[0] != "."]
+        files = sorted((day, path) for day, path in paths_by_day if day is not None)
         if not files:
             raise ConfigurationError(f"there are no exported replies in {str(folder)!r:.200}")
-        selected = [(day, path) for day, path in files if _can_contain(day, since, until)]
+        selected = []
+        for day, path in files:
+            first = datetime(day.year, day.month, day.day, tzinfo=UTC)
+            if (until is None or first < until) and (since is None or first > since - timedelta(days=1)):
+                selected.append((day, path))
         self.days: tuple[date, ...] = tuple(dict.fromkeys(day for day, _ in selected))
         """The days whose files are read."""
         # If no day is selected, one file gives the columns.
@@ -368,29 +359,11 @@ def _lines(relation: DuckDBPyRelation, by: Sequence[str]) -> Iterator[CostLine]:
         "coalesce(cost_status, 'unpriced') AS status", "count(*)", f"coalesce(sum({prompt}), 0)",
         "coalesce(sum(output_tokens), 0)", "sum(cost_usd)", "count(*) FILTER (cost_status IS NULL)",
     )  # fmt: skip
-    lines = _fetch_rows(relation, f"SELECT {', '.join([*keys, *sums])} FROM replies GROUP BY ALL")
-    for *key, status, replies, prompt_tokens, output_tokens, cost, uncounted in lines:
+    lines = _query(relation, "replies", f"SELECT {', '.join([*keys, *sums])} FROM replies GROUP BY ALL")
+    for *key, status, replies, prompt_tokens, output_tokens, cost, uncounted in lines.fetchall():
         statuses = {read_word(CostStatus, status): replies}
         yield CostLine(tuple(key), replies, int(prompt_tokens), int(output_tokens), cost, statuses, uncounted=uncounted)
     gaps = ", ".join([*keys, "unnest(list_distinct(unpriced)) AS gap"])
-    for *key, gap, replies in _fetch_rows(
-        relation, f"SELECT *, count(*) FROM (SELECT {gaps} FROM replies) GROUP BY ALL"
-    ):
+    lines = _query(relation, "replies", f"SELECT *, count(*) FROM (SELECT {gaps} FROM replies) GROUP BY ALL")
+    for *key, gap, replies in lines.fetchall():
         yield CostLine(tuple(key), unpriced={gap: replies})
-
-
-def _fetch_rows(relation: DuckDBPyRelation, query: str) -> list[tuple[Any, ...]]:
-    found = relation.query("replies", query)
-    assert found is not None  # that method is for statements other than SELECT
-    return found.fetchall()
-
-
-def _files(folder: Path) -> Iterator[tuple[date, Path]]:
-    for path in folder.glob(f"{_DAY}*/*.parquet"):
-        if (day := day_of(path)) is not None and not path.name.startswith("."):
-            yield day, path
-
-
-def _can_contain(day: date, since: datetime | None, until: datetime | None) -> bool:
-    first = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    return (until is None or first < until) and (since is None or first > since - timedelta(days=1))
