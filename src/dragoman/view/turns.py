@@ -201,8 +201,24 @@ class TurnView:
         return [*figures.tokens(usage), figures.cost(usage), *([] if latency is None else [latency])]
 
     @property
-    def remarks(self) -> list[str]:
-        return list(_remarks(self.message))
+    def remarks(self) -> Iterator[str]:
+        """What is unusual about the message."""
+        metadata = self.message.metadata
+        if self.message.channel is not None:
+            yield str(self.message.channel)
+        if metadata.labels:
+            yield f"labels: {', '.join(sorted(metadata.labels))}"
+        if metadata.summary_of:
+            yield f"summary of {figures.plural(len(metadata.summary_of), 'message')}"
+        if metadata.status is not MessageStatus.COMPLETE:
+            yield str(metadata.status)
+        if metadata.stop_reason in _STOP_REMARKS:
+            yield _STOP_REMARKS[metadata.stop_reason]
+        if metadata.routing is not None and metadata.routing.mode != "manual":
+            yield f"routed: {metadata.routing.reason}"
+        for changed in metadata.input_transformations or ():
+            parts = filter(None, (changed.kind, changed.reason, changed.where))
+            yield f"the provider changed the request: {' · '.join(parts)}"
 
     @property
     def role(self) -> str:
@@ -311,25 +327,6 @@ def _match_answers(messages: Sequence[Message]) -> tuple[dict[str, ToolResultBlo
             found.update(zip(ids, results, strict=True))
             call_numbers[index] = call_numbers_by_id[ids[0]]
     return found, call_numbers
-
-
-def _remarks(message: Message) -> Iterator[str]:
-    metadata = message.metadata
-    if message.channel is not None:
-        yield str(message.channel)
-    if message.metadata.labels:
-        yield f"labels: {', '.join(sorted(message.metadata.labels))}"
-    if metadata.summary_of:
-        yield f"summary of {figures.plural(len(metadata.summary_of), 'message')}"
-    if metadata.status is not MessageStatus.COMPLETE:
-        yield str(metadata.status)
-    if metadata.stop_reason in _STOP_REMARKS:
-        yield _STOP_REMARKS[metadata.stop_reason]
-    if metadata.routing is not None and metadata.routing.mode != "manual":
-        yield f"routed: {metadata.routing.reason}"
-    for changed in metadata.input_transformations or ():
-        parts = filter(None, (changed.kind, changed.reason, changed.where))
-        yield f"the provider changed the request: {' · '.join(parts)}"
 
 
 def _raw_reply(message: Message) -> str | None:
