@@ -284,7 +284,12 @@ class _AnswerText:
         text_at = self._bytes[start:end].decode(errors="replace")
         if quoted and text_at != quoted:
             return self._find_text(quoted)
-        return self._to_characters(len(self._bytes[:start].decode(errors="replace")), len(text_at))
+        first = len(self._bytes[:start].decode(errors="replace"))
+        for index, text in self._texts:
+            if first < len(text):
+                return index, first, min(len(text), first + len(text_at))
+            first -= len(text)
+        return None
 
     def _find_text(self, quoted: Any) -> tuple[int, int, int] | None:
         if not isinstance(quoted, str) or not quoted:
@@ -292,11 +297,4 @@ class _AnswerText:
         for index, text in self._texts:
             if (start := text.find(quoted)) >= 0:
                 return index, start, start + len(quoted)
-        return None
-
-    def _to_characters(self, start: int, length: int) -> tuple[int, int, int] | None:
-        for index, text in self._texts:
-            if start < len(text):
-                return index, start, min(len(text), start + length)
-            start -= len(text)
         return None

@@ -41,9 +41,16 @@ _MODES: dict[ToolChoice, str] = {"auto": "AUTO", "none": "NONE", "required": "AN
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     """Encode everything except the conversation and the tools."""
-    encoded: dict[str, Any] = {}
-    if config := _encode_generation_config(request, tools=tools):
-        encoded["generationConfig"] = config
+    config: dict[str, Any] = {}
+    OPTIONS.encode(request, config)
+    option_table.encode_logprobs(request, config, "responseLogprobs", "logprobs")
+    if structured_output.should_send_schema(request, tools=tools):
+        config["responseMimeType"] = JSON_TYPE
+        if not structured_output.asks_for_any_object(request.options):
+            config["responseJsonSchema"] = request.fit_output_schema()
+    if thinking := _encode_thinking(request):
+        config["thinkingConfig"] = thinking
+    encoded: dict[str, Any] = {"generationConfig": config} if config else {}
     REQUEST_OPTIONS.encode(request, encoded)
     if labels := request.target.capabilities.wire.get("labels") and request.used.take("metadata"):
         encoded["labels"] = dict(labels)
@@ -59,19 +66,6 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     option_table.record_cache_hint_loss(request)
     request.record_unused_options(OPTIONS.absent)
     return encoded
-
-
-def _encode_generation_config(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
-    config: dict[str, Any] = {}
-    OPTIONS.encode(request, config)
-    option_table.encode_logprobs(request, config, "responseLogprobs", "logprobs")
-    if structured_output.should_send_schema(request, tools=tools):
-        config["responseMimeType"] = JSON_TYPE
-        if not structured_output.asks_for_any_object(request.options):
-            config["responseJsonSchema"] = request.fit_output_schema()
-    if thinking := _encode_thinking(request):
-        config["thinkingConfig"] = thinking
-    return config
 
 
 SAFETY_WORDS: tuple[Any, ...] = tuple(_THRESHOLDS)
