@@ -35,10 +35,16 @@ _LEVELS = ("low", "medium", "high")
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> Fields:
     """Encode everything except the conversation and the tools."""
+    options = request.options
+    reasoning = bool(options.thinking or options.thinking_budget) and options.effort != "none"
     inference: Fields = {}
-    OPTIONS.encode(request, inference, reasoning=_is_thinking(request))
+    OPTIONS.encode(request, inference, reasoning=reasoning)
     model_fields, output = _encode_thinking(request)
-    _encode_top_k(request, model_fields)
+    if request.used.take("top_k") is not None:
+        if not (path := request.target.capabilities.wire["top_k"]):  # models.toml names it for some families
+            request.record_option_loss("top_k", f"{request.target.model} takes none")
+        elif (value := option_table.sampling_value(request, "top_k", reasoning=reasoning)) is not None:
+            assign_path(model_fields, path, value)
     if structured_output.should_send_schema(request, tools=tools):
         schema = {"schema": wirejson.dumps_text(request.fit_output_schema())}
         output["textFormat"] = {"type": "json_schema", "structure": {"jsonSchema": schema}}
@@ -47,39 +53,19 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> Fields:
         option_table.record_cache_hint_loss(request)
     own: Fields = {}
     REQUEST_OPTIONS.encode(request, own)
+    choice = option_table.tool_choice(request, tools=tools, reasoning=reasoning)
+    tool_choice: Fields = {"any" if choice == "required" else "auto": {}}
+    if isinstance(choice, NamedTool):
+        tool_choice = {"tool": {"name": choice.name}}
     fields = {
         **own,
         "inferenceConfig": inference,
-        "toolConfig": _encode_tool_choice(request, tools=tools),
+        "toolConfig": {} if choice in (None, "none") else {"toolChoice": tool_choice},
         "additionalModelRequestFields": model_fields,
         "outputConfig": output,
     }
     request.record_unused_options(OPTIONS.absent)
     return {name: value for name, value in fields.items() if value}
-
-
-def _encode_top_k(request: RequestBuilder, model_fields: Fields) -> None:
-    """Write top_k where the model's family has it; models.toml names the path."""
-    if request.used.take("top_k") is None:
-        return
-    if not (path := request.target.capabilities.wire["top_k"]):
-        request.record_option_loss("top_k", f"{request.target.model} takes none")
-    elif (value := option_table.sampling_value(request, "top_k", reasoning=_is_thinking(request))) is not None:
-        assign_path(model_fields, path, value)
-
-
-def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> Fields:
-    choice = option_table.tool_choice(request, tools=tools, reasoning=_is_thinking(request))
-    if choice in (None, "none"):
-        return {}
-    if isinstance(choice, NamedTool):
-        return {"toolChoice": {"tool": {"name": choice.name}}}
-    return {"toolChoice": {"any" if choice == "required" else "auto": {}}}
-
-
-def _is_thinking(request: RequestBuilder) -> bool:
-    options = request.options
-    return bool(options.thinking or options.thinking_budget) and options.effort != "none"
 
 
 def _encode_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
@@ -219,7 +205,7 @@ def _decode_tool_choice(native: Fields) -> Any:
 
 
 def _decode_output_schema(output: Fields) -> dict[str, Any] | None:
-    text = (((output.get("textFormat") or {}).get("structure") or {}).get("jsonSchema") or {}).get("schema")
+    text = lookup_path(output, "textFormat.structure.jsonSchema.schema")
     if not isinstance(text, str):
         return None
     schema, malformed = wirejson.parse_arguments(text)

@@ -32,43 +32,35 @@ class LocalStreamDecoder(AccumulatingDecoder):
         self._content: list[dict[str, Any]] = []
         self._pieces: list[str] = []
 
-    def read(self, frame: Frame) -> Iterable[StreamEvent]:
+    def read(self, frame: Frame) -> Iterator[StreamEvent]:
         line = wirejson.loads_object(frame.data, what="a stream line")
         match line["type"]:
             case "text":
-                return self._text(line["text"])
+                if not self._content or self._content[-1]["type"] != "text":
+                    self._add({"type": "text"})
+                self._append_fragment(line["text"])
+                yield TextDelta(self._reply.message_id, len(self._content) - 1, line["text"])
             case "arguments":
-                return self._arguments(line["text"])
+                index = self._open_call()
+                self._append_fragment(line["text"])
+                call_id = self._reply.call_id(index, None)
+                yield ToolUseInputDelta(self._reply.message_id, index, call_id, line["text"])
             case "call":
-                return self._call(line["name"])
+                self._add({"type": "call", "name": line["name"]})
+                index = len(self._content) - 1
+                yield ToolUseStart(self._reply.message_id, index, self._reply.call_id(index, None), line["name"])
             case "call_end":
-                return self._call_end()
+                yield from self._call_end()
             case "start":
-                return self.start({"model": line["model"]}, line["model"])
+                yield from self.start({"model": line["model"]}, line["model"])
             case "end":
-                return self._end(line)
+                yield from self._end(line)
             case "error":
                 raise errors.decode_error(line, ErrorContext(self.provider, self._model))
             case kind:
-                return self.skip_unknown(kind)
+                self.skip_unknown(kind)
 
     decode_message = staticmethod(decode.decode_message)
-
-    def _text(self, text: str) -> Iterator[StreamEvent]:
-        if not self._content or self._content[-1]["type"] != "text":
-            self._add({"type": "text"})
-        self._append_fragment(text)
-        yield TextDelta(self._reply.message_id, len(self._content) - 1, text)
-
-    def _call(self, name: str) -> Iterator[StreamEvent]:
-        self._add({"type": "call", "name": name})
-        index = len(self._content) - 1
-        yield ToolUseStart(self._reply.message_id, index, self._reply.call_id(index, None), name)
-
-    def _arguments(self, text: str) -> Iterator[StreamEvent]:
-        index = self._open_call()
-        self._append_fragment(text)
-        yield ToolUseInputDelta(self._reply.message_id, index, self._reply.call_id(index, None), text)
 
     def _call_end(self) -> Iterator[StreamEvent]:
         index = self._open_call()
