@@ -8,6 +8,7 @@ ResponseStream.
 
 import base64
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.adapter import wirejson
@@ -33,21 +34,19 @@ _STARTED_KINDS = ("toolUse", "toolResult", "image")
 """Kinds of blocks that have a start; the others show only in their deltas."""
 
 
+@dataclass(slots=True, eq=False)
 class BlockAccumulator:
     """Accumulates a content block, whose type shows only in its deltas."""
 
-    __slots__ = ("citations", "ended", "image", "kind", "parts", "redacted", "signatures", "start", "texts")
-
-    def __init__(self) -> None:
-        self.start: Native = {}
-        self.kind = ""
-        self.texts: list[str] = []
-        self.signatures: list[str] = []
-        self.redacted: list[str] = []
-        self.citations: list[Native] = []
-        self.parts: list[Native] = []
-        self.image: Native = {}
-        self.ended = False
+    start: Native = field(default_factory=dict)
+    kind: str = ""
+    texts: list[str] = field(default_factory=list)
+    signatures: list[str] = field(default_factory=list)
+    redacted: list[str] = field(default_factory=list)
+    citations: list[Native] = field(default_factory=list)
+    parts: list[Native] = field(default_factory=list)
+    image: Native = field(default_factory=dict)
+    ended: bool = False
 
     def require_kind(self, kind: str) -> None:
         """Raise ValueError if the block is of another kind, or if blocks of this kind need a start event."""

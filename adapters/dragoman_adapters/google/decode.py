@@ -17,18 +17,11 @@ STOP_REASONS = {
     "STOP": StopReason.END_TURN,
     "MAX_TOKENS": StopReason.MAX_TOKENS,
     "CONTINUATION": StopReason.PAUSE,
-    "SAFETY": StopReason.REFUSAL,
-    "RECITATION": StopReason.REFUSAL,
-    "BLOCKLIST": StopReason.REFUSAL,
-    "PROHIBITED_CONTENT": StopReason.REFUSAL,
-    "SPII": StopReason.REFUSAL,
-    "MODEL_ARMOR": StopReason.REFUSAL,
-    "IMAGE_SAFETY": StopReason.REFUSAL,
-    "IMAGE_PROHIBITED_CONTENT": StopReason.REFUSAL,
-    "IMAGE_RECITATION": StopReason.REFUSAL,
-    "ESCALATION": StopReason.REFUSAL,
-    "PUP_LIMITED_DISABLED": StopReason.REFUSAL,
-}
+    **dict.fromkeys((
+        "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR", "IMAGE_SAFETY",
+        "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "ESCALATION", "PUP_LIMITED_DISABLED",
+    ), StopReason.REFUSAL),
+}  # fmt: skip
 """All other reasons mean an error, such as a malformed call or a missing signature."""
 ERROR_REASONS = {
     "FINISH_REASON_UNSPECIFIED", "LANGUAGE", "OTHER", "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL",

@@ -87,11 +87,11 @@ def _oddities(model: PricedModel) -> Iterator[str]:
     pairs = [*pairwise(standard)]
     pairs += [(standard[-1], row) for row in model.rows if standard and row.variant]
     for before, after in pairs:
-        for rate in before.rates.keys() & after.rates.keys():
-            low, high = sorted((before.rates[rate].amount, after.rates[rate].amount))
+        for name in before.rates.keys() & after.rates.keys():
+            low, high = sorted((before.rates[name].amount, after.rates[name].amount))
             if high > low * _JUMP:
-                amounts = f"from {before.rates[rate].amount} to {after.rates[rate].amount}"
-                yield f"{rate} jumps {amounts}: {_describe_row(after)}"
+                amounts = f"from {before.rates[name].amount} to {after.rates[name].amount}"
+                yield f"{name} jumps {amounts}: {_describe_row(after)}"
 
 
 def _overlaps(first: PriceRow, second: PriceRow) -> bool:

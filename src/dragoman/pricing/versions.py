@@ -170,15 +170,19 @@ def choose_table(table: PriceTable | None, version: str | None) -> PriceTable:
 def _reprice_item(
     item: Message | UsageRecord, table: PriceTable, at: datetime | None, as_model: str | None
 ) -> Message | Usage:
-    if isinstance(item, UsageRecord):
-        foreign = as_model is not None and as_model.partition(":")[0] != item.model.partition(":")[0]
-        return table.reprice(as_model or item.model, item.usage, at or item.at, batch=item.batch, standard=foreign)
-    if not isinstance(item, Message):
+    if isinstance(item, Message):
+        metadata = item.metadata
+        if metadata.usage is None or metadata.model is None:
+            return item
+        record = UsageRecord(metadata.model, metadata.usage, item.created_at)
+    elif isinstance(item, UsageRecord):
+        record = item
+    else:
         raise TypeError(f"reprice takes messages and UsageRecords, not a {type(item).__name__}")
-    metadata = item.metadata
-    if metadata.usage is None or metadata.model is None:
-        return item
-    usage = _reprice_item(UsageRecord(metadata.model, metadata.usage, item.created_at), table, at, as_model)
-    if metadata.status in _BROKEN:
+    foreign = as_model is not None and as_model.partition(":")[0] != record.model.partition(":")[0]
+    usage = table.reprice(as_model or record.model, record.usage, at or record.at, batch=record.batch, standard=foreign)
+    if not isinstance(item, Message):
+        return usage
+    if item.metadata.status in _BROKEN:
         usage = usage.as_lower_bound()
-    return item.model_copy(update={"metadata": metadata.model_copy(update={"usage": usage})})
+    return item.model_copy(update={"metadata": item.metadata.model_copy(update={"usage": usage})})

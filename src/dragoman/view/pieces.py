@@ -153,25 +153,23 @@ def answer_piece(block: ToolResultBlock, answers: Mapping[str, ToolResultBlock])
 
 
 def _media_piece(block: media.MediaBlock) -> Piece:
-    source, facts = block.source, []
+    source = block.source
     found = media.detect_media_type(source.data) if source.kind == "base64" else None
-    kind = found or block.media_type or ""
-    facts += [("type", kind)] if kind else []
-    if found and block.media_type and block.media_type != found:
-        facts.append(("declared as", block.media_type))
-    facts += [("size", figures.size(media.size(source)))] if media.size(source) is not None else []
+    facts: dict[str, Any] = {
+        "type": found or block.media_type or None,
+        "declared as": block.media_type if found and block.media_type != found else None,
+        "size": figures.size(media.size(source)) or None,
+    }
     if source.kind in _FILE_KINDS:
-        facts.append((_FILE_KINDS[source.kind], source.data))
-        facts += [("by", source.provider)] if source.provider else []
+        facts |= {_FILE_KINDS[source.kind]: source.data, "by": source.provider or None}
     for name in ("detail", "title", "context", "duration_ms", "transcript"):
-        value = getattr(block, name, None)
-        facts += [] if value is None else [(name.replace("_", " "), str(value))]
+        facts[name.replace("_", " ")] = getattr(block, name, None)
     tag, src = media.embed(block)
     return Piece(
         kind="media",
         title=block.type,
         text=source.data if source.kind == "text" else "",
-        facts=tuple(facts),
+        facts=tuple((name, str(value)) for name, value in facts.items() if value is not None),
         tag=tag,
         src=src,
     )

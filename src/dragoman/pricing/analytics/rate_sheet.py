@@ -13,16 +13,11 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from dragoman.canonical.usage import TokenUsage
-from dragoman.pricing.quote import EXACT, NO_QUOTE, PricedModel, Quote, apply_quote
+from dragoman.pricing.quote import BUCKETS, EXACT, NO_QUOTE, PricedModel, Quote, apply_quote
 from dragoman.pricing.rows import VARIANTS
 from dragoman.pricing.table import PriceTable
 
-PARTS: Mapping[str, tuple[str, ...]] = {
-    "input_tokens": ("audio_input_tokens", "image_input_tokens"),
-    "cached_input_tokens": ("cached_audio_input_tokens", "cached_image_input_tokens"),
-    "cache_creation_input_tokens": ("cache_creation_1h_input_tokens",),
-    "output_tokens": ("audio_output_tokens", "image_output_tokens", "reasoning_tokens"),
-}
+PARTS: Mapping[str, tuple[str, ...]] = {bucket: tuple(parts) for bucket, (_, parts) in BUCKETS.items()}
 """The four buckets and their subsets, in the order in which they are charged."""
 COUNTS = tuple(field for bucket, parts in PARTS.items() for field in (*parts, bucket))
 
