@@ -170,14 +170,17 @@ def decode_options(native: Fields, target: Target, context: RequestContext) -> A
     thinking = model_fields.get("thinking")
     thinking = thinking if isinstance(thinking, dict) else {}
     top_k = target.capabilities.wire["top_k"]
+    output_schema: dict[str, Any] | None = None
+    text = lookup_path(output, "textFormat.structure.jsonSchema.schema")
+    if isinstance(text, str) and structured_output.supports_native_schema(target.capabilities, tools=has_tools):
+        schema, malformed = wirejson.parse_arguments(text)
+        output_schema = schema if malformed is None else None
     options = AdapterOptions(
         **OPTIONS.decode(inference),
         **REQUEST_OPTIONS.decode(native),
         top_k=lookup_path(model_fields, top_k) if top_k else None,
         tool_choice=_decode_tool_choice(config.get("toolChoice") or {}),
-        output_schema=_decode_output_schema(output)
-        if structured_output.supports_native_schema(target.capabilities, tools=has_tools)
-        else None,
+        output_schema=output_schema,
         effort=output.get("effort"),
         thinking=None if not thinking else thinking.get("type") != "disabled",
         thinking_budget=thinking.get("budget_tokens"),
@@ -202,11 +205,3 @@ def _decode_tool_choice(native: Fields) -> Any:
             return "auto"
         case _:
             return None
-
-
-def _decode_output_schema(output: Fields) -> dict[str, Any] | None:
-    text = lookup_path(output, "textFormat.structure.jsonSchema.schema")
-    if not isinstance(text, str):
-        return None
-    schema, malformed = wirejson.parse_arguments(text)
-    return schema if malformed is None else None

@@ -160,7 +160,10 @@ class BedrockStreamDecoder(AccumulatingDecoder):
                 self._native |= _without_padding(data)
                 return ()
             case "metadata":
-                return self._metadata(data)
+                if "stopReason" not in self._native:
+                    raise ValueError("the counts arrived before the message stopped")
+                self._native |= _without_padding(data)
+                return self.complete(decode.decode_usage(self._native))
             case _:
                 return self.skip_unknown(name)
 
@@ -239,12 +242,6 @@ class BedrockStreamDecoder(AccumulatingDecoder):
         if (call := block.call) is not None:
             tool_use_id = self._reply.call_id(position, call["toolUseId"])
             yield from self.end_call(position, tool_use_id, "".join(block.texts))
-
-    def _metadata(self, data: Native) -> Iterator[StreamEvent]:
-        if "stopReason" not in self._native:
-            raise ValueError("the counts arrived before the message stopped")
-        self._native |= _without_padding(data)
-        return self.complete(decode.decode_usage(self._native))
 
     def accumulated_reply(self) -> Native:
         message = {**self._native["output"]["message"], "content": [block.native() for block in self._blocks]}

@@ -142,7 +142,11 @@ class _ContentsEncoder:
         """Encode an assistant's turn, and remember its calls for their results."""
         found: list[dict[str, Any]] = []
         is_simple = turn.is_simple(self._request.provider)
-        unsigned = bool(self._facts["signature"]) and not self._is_signed(turn, turn_note)
+        unsigned = bool(self._facts["signature"])
+        issuer, _, model = (turn.message.metadata.model or "").partition(":")
+        if unsigned and turn_note and issuer == self._request.provider:
+            # What a model of this provider has written has what needs a signature, if the model signs its calls.
+            unsigned = not self._capabilities_of(model).wire["signature"]
         for index, block in enumerate(turn.blocks):
             if isinstance(block, ToolUseBlock):
                 is_action = block.id in turn_note.get(ACTIONS_NOTE, ())
@@ -168,16 +172,6 @@ class _ContentsEncoder:
             else:
                 found += _encode_parts(self._request, turn, index, turn_note)
         return found
-
-    def _is_signed(self, turn: Turn, turn_note: Note) -> bool:
-        """Whether the turn comes from a model of this provider that signs its calls: what needs a signature has one
-        then.
-        """
-        issuer = turn.message.metadata.model or ""
-        provider, _, model = issuer.partition(":")
-        if not turn_note or provider != self._request.provider:
-            return False
-        return bool(self._capabilities_of(model).wire["signature"])
 
     def _wire_id(self, turn: Turn, index: int, turn_note: Note) -> str | None:
         """Return the id of a call on the wire; None if this provider issued the call without one."""

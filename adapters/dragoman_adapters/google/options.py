@@ -135,7 +135,11 @@ def decode_options(
     has_tools = bool(native.get("tools"))
     thinking = config.get("thinkingConfig") or {}
     level = thinking.get("thinkingLevel")
-    switch, budget = _decode_thinking(thinking, another=is_for_another(target.provider, context))
+    switch = True if thinking.get("includeThoughts") is True else None
+    budget = read_option("thinking_budget", "thinkingConfig.thinkingBudget", thinking.get("thinkingBudget"))
+    if budget is not None and budget <= 0 and is_for_another(target.provider, context):
+        # No tokens for another provider: 0 switches thinking off, and a negative budget leaves its amount to the model.
+        switch, budget = budget < 0, None
     options = AdapterOptions(
         **OPTIONS.decode(config),
         **REQUEST_OPTIONS.decode(body),
@@ -152,16 +156,6 @@ def decode_options(
         context=context,
     )
     return keep_other_fields(options, native, target, partial(encode_options, tools=has_tools), covered)
-
-
-def _decode_thinking(config: Mapping[str, Any], *, another: bool) -> tuple[bool | None, int | None]:
-    """Return whether to think, and the budget. Two budgets do not count tokens for ``another`` provider: 0 switches
-    thinking off, and a negative one leaves its amount to the model."""
-    switch = True if config.get("includeThoughts") is True else None
-    budget = read_option("thinking_budget", "thinkingConfig.thinkingBudget", config.get("thinkingBudget"))
-    if another and budget is not None and budget <= 0:
-        return budget < 0, None
-    return switch, budget
 
 
 def _decode_output_schema(config: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -213,21 +213,17 @@ def _encode_steps(request: RequestBuilder, turns: Sequence[Turn], ends: list[int
         elif turn.role is Role.TOOL:
             _encode_tool_results(request, turn, note, calls, steps)
         else:
-            _encode_user_turn(request, turn, note, steps)
+            contents = [each for at in range(len(turn.blocks)) for each in _encode_content(request, turn, at, note)]
+            if note.get("joined") and steps and steps[-1]["type"] == "user_input":
+                steps[-1]["content"] += contents
+            elif contents or note:
+                steps.append(apply_diff({"type": "user_input", "content": contents}, note.get("beside")))
+            elif not steps or _is_output(steps[-1]):
+                reason = "the user's message is empty: a word is put in its place"
+                request.record_loss(LossKind.EMPTY_MESSAGE, reason, Severity.INFO)
+                steps.append({"type": "user_input", "content": [{"type": "text", "text": CONTINUE_TEXT}]})
         ends.append(len(steps))
     return steps
-
-
-def _encode_user_turn(request: RequestBuilder, turn: Turn, note: Note, steps: list[dict[str, Any]]) -> None:
-    contents = [each for index in range(len(turn.blocks)) for each in _encode_content(request, turn, index, note)]
-    if note.get("joined") and steps and steps[-1]["type"] == "user_input":
-        steps[-1]["content"] += contents
-    elif contents or note:
-        steps.append(apply_diff({"type": "user_input", "content": contents}, note.get("beside")))
-    elif not steps or _is_output(steps[-1]):
-        reason = "the user's message is empty: a word is put in its place"
-        request.record_loss(LossKind.EMPTY_MESSAGE, reason, Severity.INFO)
-        steps.append({"type": "user_input", "content": [{"type": "text", "text": CONTINUE_TEXT}]})
 
 
 def _encode_tool_results(

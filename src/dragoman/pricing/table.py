@@ -149,25 +149,21 @@ class PriceTable:
         Raises RequestError if the time has no zone. Source: docs/reference/pricing.md#cost.
         """
         priced = self.reprice(model_id, usage, at, batch=batch)
-        if self._models[model_id] is None:
-            self._warn_of_unknown(model_id)
+        if self._models[model_id] is None and model_id not in self._warned:
+            provider = model_id.partition(":")[0]
+            if provider not in self.unpriced and self.provider(provider) is not None:
+                if len(self._warned) >= _MAX_CACHED_MODELS:
+                    self._warned.clear()
+                self._warned.add(model_id)
+                logger.warning(
+                    "%s is not in the price table %s: its limits are those of its family, and its usage is unpriced. "
+                    "dragoman prices update installs newer rows",
+                    model_id, self.version,
+                )  # fmt: skip
         is_first = not isinstance(usage, Usage) or usage.pricing_version is None
         if is_first and usage.reported_cost_usd is not None:
             _warn_of_difference(model_id, priced)
         return priced
-
-    def _warn_of_unknown(self, model_id: str) -> None:
-        provider = model_id.partition(":")[0]
-        if model_id in self._warned or provider in self.unpriced or self.provider(provider) is None:
-            return
-        if len(self._warned) >= _MAX_CACHED_MODELS:
-            self._warned.clear()
-        self._warned.add(model_id)
-        logger.warning(
-            "%s is not in the price table %s: its limits are those of its family, and its usage is unpriced. "
-            "dragoman prices update installs newer rows",
-            model_id, self.version,
-        )  # fmt: skip
 
     def reprice(
         self, model_id: str, usage: TokenUsage, at: datetime, *, batch: bool = False, standard: bool = False

@@ -23,18 +23,13 @@ _END = datetime.max.replace(tzinfo=UTC)
 
 def find_faults(table: PriceTable) -> list[str]:
     """Return every fault as ``provider:model: fault``; raises nothing. An empty list means that there are none."""
-    return list(_faults(table))
-
-
-def _faults(table: PriceTable) -> Iterator[str]:
     try:
         names = table.providers()
         newest = table.as_of
         undecided = sorted(set(names) & table.unpriced.keys())
     except ConfigurationError as error:
-        yield str(error)
-        return
-    yield from (f"{name}: has prices, but also a reason for having none" for name in undecided)
+        return [str(error)]
+    faults = [f"{name}: has prices, but also a reason for having none" for name in undecided]
     for name in names:
         try:
             prices = table.provider(name)
@@ -42,16 +37,17 @@ def _faults(table: PriceTable) -> Iterator[str]:
                 continue
             models = list(prices.all_models())
         except ConfigurationError as error:
-            yield str(error)
+            faults.append(str(error))
             continue
-        for other in prices.fallback:
-            if other not in names:
-                yield f"{name}: falls back to {other}, which does not exist"
+        faults += (
+            f"{name}: falls back to {other}, which does not exist" for other in prices.fallback if other not in names
+        )
         for model in models:
             model_id = f"{name}:{model.id}"
-            yield from (f"{model_id}: {fault}" for fault in _model_faults(model, newest))
+            faults += (f"{model_id}: {fault}" for fault in _model_faults(model, newest))
             if model_id not in table.accepted:
-                yield from (f"{model_id}: {oddity}" for oddity in _oddities(model))
+                faults += (f"{model_id}: {oddity}" for oddity in _oddities(model))
+    return faults
 
 
 def _model_faults(model: PricedModel, newest: date) -> Iterator[str]:

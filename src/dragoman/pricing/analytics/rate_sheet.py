@@ -97,7 +97,11 @@ def rate_sheet(
         for index, kind in enumerate(kinds)
         for bounds, quote in _quotes(table, kind, at, as_model)
     ]
-    amounts = (amount for *_, quote, rates in found for amount in _amounts(quote, rates))
+    amounts: list[Decimal] = []
+    for *_, quote, tool_rates in found:
+        amounts += tool_rates.values()
+        amounts += (amount for _, buckets in quote.steps for amount in _rates(buckets).values())
+        amounts += [] if quote.request is None else [quote.request.scaleb(-3, EXACT)]
     scale = max((0, *(-int(amount.normalize(EXACT).as_tuple().exponent) for amount in amounts)))
     lines = [line for index, bounds, quote, rates in found for line in _lines(index, bounds, quote, rates, scale)]
     return RateSheet(scale, tuple(lines))
@@ -166,14 +170,6 @@ def _tool_rates(quote: Quote, names: tuple[str, ...]) -> dict[str, Decimal]:
         if billed.cost_usd is not None:
             rates[f"server_tools.{name}"] = billed.cost_usd.scaleb(-3, EXACT)
     return rates
-
-
-def _amounts(quote: Quote, tools: Mapping[str, Decimal]) -> Iterator[Decimal]:
-    for _, buckets in quote.steps:
-        yield from _rates(buckets).values()
-    if quote.request is not None:
-        yield quote.request.scaleb(-3, EXACT)
-    yield from tools.values()
 
 
 def _lines(

@@ -116,8 +116,13 @@ class Usages:
         table = choose_table(table, version)
         with as_request_error():
             query = self._build_query(table, at, as_model)
+        scale = query.sheet.scale
+        if scale > _MAX_DECIMAL_PLACES:
+            raise RequestError(f"a rate has {scale} decimal places; a column of DuckDB holds {_MAX_DECIMAL_PLACES}")
+        # The units are multiplied, because DuckDB divides in floating point.
+        unit = f" * '{Decimal(1).scaleb(-scale):f}'::DECIMAL({scale}, {scale})" if scale else ""
         new_columns = {
-            "cost_usd": f"CASE WHEN known THEN {_dollars(query.sheet.scale)} END",
+            "cost_usd": f"CASE WHEN known THEN units::DECIMAL(38, 0){unit} END",
             "cost_status": "cost_status",
             "unpriced": query.unpriced(),
             "pricing_version": f"'{table.version}'",
@@ -208,15 +213,6 @@ def _query(relation: DuckDBPyRelation, name: str, sql: str) -> DuckDBPyRelation:
     found = relation.query(name, sql)
     assert found is not None  # that method is for statements other than SELECT
     return found
-
-
-def _dollars(scale: int) -> str:
-    """Return the units as a decimal expression. It multiplies, because DuckDB divides in floating point."""
-    if scale > _MAX_DECIMAL_PLACES:
-        raise RequestError(f"a rate has {scale} decimal places; a column of DuckDB holds {_MAX_DECIMAL_PLACES}")
-    if not scale:
-        return "units::DECIMAL(38, 0)"
-    return f"units::DECIMAL(38, 0) * '{Decimal(1).scaleb(-scale):f}'::DECIMAL({scale}, {scale})"
 
 
 @contextmanager
