@@ -1,6 +1,5 @@
 """The options of Converse and of single model families, in both directions."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -69,13 +68,18 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> Fields:
 
 
 def _encode_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
-    """Encode the reasoning options for the model's family: the model's own fields, and those of outputConfig."""
+    """Encode the reasoning options for the model's family: the model's own fields, and those of outputConfig.
+
+    models.toml has the word of the family, or the field of models that take a level and nothing else.
+    """
     options = request.options
     if options.thinking is None and options.effort is None and options.thinking_budget is None:
         return {}, {}
     requested = {name: request.used.take(name) for name in ("thinking", "effort", "thinking_budget")}
-    if write := _THINKING_ENCODERS.get(request.target.capabilities.wire["reasoning"]):
-        return write(request)
+    family = request.target.capabilities.wire["reasoning"]
+    if family != "none":
+        encode = {"claude": _claude_thinking, "nova": _nova_thinking}.get(family)
+        return encode(request) if encode else (_encode_level(request, family), {})
     for name, value in requested.items():
         if value is not None and value not in (False, "none"):
             request.record_option_loss(name, f"{request.target.model} does not reason at request")
@@ -121,35 +125,22 @@ def _nova_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
     return {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": level}}, {}
 
 
-def _level_thinking(field: str) -> Callable[[RequestBuilder], tuple[Fields, Fields]]:
-    """Return the encoder for models whose only option is a level, in a field of that name."""
-
-    def write(request: RequestBuilder) -> tuple[Fields, Fields]:
-        _record_budget_loss(request)
-        if _is_thinking_off(request):
-            request.record_option_loss("thinking", f"{request.target.model} always reasons")
-            return {}, {}
-        if request.options.effort is None:
-            return {}, {}
-        levels = request.target.capabilities.wire.get("efforts") or _LEVELS
-        level = option_table.nearest_effort(request, request.options.effort, levels)
-        return {} if level is None else {field: level}, {}
-
-    return write
+def _encode_level(request: RequestBuilder, field: str) -> Fields:
+    """Encode the effort for models whose only option is a level, in a field of that name."""
+    _record_budget_loss(request)
+    if _is_thinking_off(request):
+        request.record_option_loss("thinking", f"{request.target.model} always reasons")
+        return {}
+    if request.options.effort is None:
+        return {}
+    levels = request.target.capabilities.wire.get("efforts") or _LEVELS
+    level = option_table.nearest_effort(request, request.options.effort, levels)
+    return {} if level is None else {field: level}
 
 
 def _record_budget_loss(request: RequestBuilder) -> None:
     if request.options.thinking_budget is not None:
         request.record_option_loss("thinking_budget", f"{request.target.model} takes levels, not budgets")
-
-
-_THINKING_ENCODERS: dict[str, Callable[[RequestBuilder], tuple[Fields, Fields]]] = {
-    "claude": _claude_thinking,
-    "nova": _nova_thinking,
-    "effort": _level_thinking("reasoning_effort"),
-    "config": _level_thinking("reasoning_config"),
-}
-"""The encoder of a family's reasoning options, by the word in models.toml."""
 
 
 def cache_point(lifetime: str) -> Fields:

@@ -247,7 +247,7 @@ def encode_parts(request: RequestBuilder, turn: Turn) -> Iterator[dict[str, Any]
 
 
 def _encode_parts(request: RequestBuilder, turn: Turn, index: int, turn_note: Note) -> Iterator[dict[str, Any]]:
-    """Encode a block: two parts for a document with a title, none for an empty text of another provider."""
+    """Encode a block: several parts for a text that arrived so, or if `split_document` splits it."""
     block = turn.blocks[index]
     if turn_note:
         request.record_field_losses(turn, index, "citations")
@@ -259,22 +259,28 @@ def _encode_parts(request: RequestBuilder, turn: Turn, index: int, turn_note: No
     takes_detail = detail in _RESOLUTIONS and request.target.capabilities.wire["media_resolution"]
     resolution = detail if takes_detail else None
     request.record_field_losses(turn, index, *UNSUPPORTED_FIELDS, *(() if resolution else ("resolution",)))
+    for each in split_document(request, turn, index):
+        encoded = encode_blocks.encode_block(each)
+        if resolution:
+            encoded["mediaResolution"] = {"level": f"MEDIA_RESOLUTION_{resolution.upper()}"}
+        yield encoded
+
+
+def split_document(request: RequestBuilder, turn: Turn, index: int) -> Iterator[ContentBlock]:
+    """Yield the blocks to send for a block of another provider, which is nearly always itself: a text with the title in
+    front of a document, and a text in place of one that is a plain text. An empty text is left out."""
+    block = turn.blocks[index]
     if isinstance(block, TextBlock) and not block.text:
         request.record_block_loss(turn, index, LossKind.EMPTY_TEXT, "an empty text is not sent", Severity.INFO)
         return
     if isinstance(block, DocumentBlock):
         if text := "\n".join(filter(None, (block.title, block.context))):
-            request.record_block_loss(
-                turn, index, LossKind.FLATTENED, "title and note go in front as text", Severity.INFO
-            )
-            yield {"text": text}
+            reason = "title and note go in front as text"
+            request.record_block_loss(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
+            yield TextBlock(text=text)
         if block.source.kind == "text":
-            yield {"text": block.source.data}
-            return
-    encoded = encode_blocks.encode_block(block)
-    if resolution:
-        encoded["mediaResolution"] = {"level": f"MEDIA_RESOLUTION_{resolution.upper()}"}
-    yield encoded
+            block = TextBlock(text=block.source.data)
+    yield block
 
 
 def _block_note(turn_note: Note, turn: Turn, index: int) -> Note:

@@ -27,7 +27,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_adapters.google.encode import CONTINUE_TEXT, UNSUPPORTED_FIELDS, turn_notes
+from dragoman_adapters.google.encode import CONTINUE_TEXT, UNSUPPORTED_FIELDS, split_document, turn_notes
 from dragoman_adapters.google.encode_blocks import Media, Note, action_answer, encode_media
 from dragoman_adapters.google_interactions.options import encode_options
 
@@ -331,17 +331,4 @@ def _encode_content(request: RequestBuilder, turn: Turn, index: int, note: Note)
         yield encoded
         return
     request.record_field_losses(turn, index, *UNSUPPORTED_FIELDS, "resolution")
-    if isinstance(block, TextBlock) and not block.text:
-        request.record_block_loss(turn, index, LossKind.EMPTY_TEXT, "an empty text is not sent", Severity.INFO)
-        return
-    if isinstance(block, DocumentBlock):
-        if text := "\n".join(filter(None, (block.title, block.context))):
-            request.record_block_loss(
-                turn, index, LossKind.FLATTENED, "title and note go in front as text", Severity.INFO
-            )
-            yield {"type": "text", "text": text}
-        if block.source.kind == "text":
-            # A document cannot be plain text on this wire.
-            yield {"type": "text", "text": block.source.data}
-            return
-    yield encode_block(block)
+    yield from map(encode_block, split_document(request, turn, index))
