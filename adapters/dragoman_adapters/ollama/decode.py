@@ -102,7 +102,7 @@ def _note_message(native: dict[str, Any], content: list[ContentBlock]) -> dict[s
         if not isinstance(block, ToolUseBlock):
             continue
         call = next(calls)
-        ours = encode.encode_tool_call(block, lambda _, call=call: call.get("id", ""), {})  # type: ignore[misc]
+        ours = encode.encode_tool_call(block, lambda _, call=call: call.get("id", ""))  # type: ignore[misc]
         note = diff_objects({**call, "function": ours["function"]}, ours) or {}
         if inner := diff_objects(call["function"], ours["function"]):
             note["function"] = inner
