@@ -15,17 +15,16 @@ from dragoman.adapter.requests.request_builder import HAS_MARKER, RequestBuilder
 from dragoman.adapter.requests.turns import Turn
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import (
-    AudioBlock,
+    MEDIA_BLOCKS,
     ContentBlock,
     DocumentBlock,
-    ImageBlock,
+    MediaBlock,
     ProviderBlock,
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    VideoBlock,
 )
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
@@ -44,12 +43,7 @@ def media_types() -> Mapping[str, Mapping[str, str]]:
     return read_toml("dragoman_adapters.bedrock", "media_types.toml")
 
 
-def encode_media(
-    content: ImageBlock | DocumentBlock | VideoBlock | AudioBlock,
-    name: Callable[[str | None], str],
-    *,
-    takes_text: bool,
-) -> dict[str, Any]:
+def encode_media(content: MediaBlock, name: Callable[[str | None], str], *, takes_text: bool) -> dict[str, Any]:
     """Encode a media block. ``name`` names documents; ``takes_text`` allows text as the source of a document."""
     kind = content.type
     source = content.source
@@ -268,8 +262,8 @@ def encode_block(
             return {"reasoningContent": {"reasoningText": thought}}
         case RedactedThinkingBlock():
             return {"reasoningContent": {"redactedContent": content.data}}
-        case ImageBlock() | DocumentBlock() | VideoBlock() | AudioBlock():
-            return encode_media(content, names, takes_text=takes_text)
+        case media if isinstance(media, MEDIA_BLOCKS):
+            return encode_media(media, names, takes_text=takes_text)
         case ProviderBlock():
             return content.data
         case _:

@@ -11,6 +11,7 @@ from dragoman.canonical.blocks import (
     ContentBlock,
     DocumentBlock,
     ImageBlock,
+    MediaBlock,
     MediaSource,
     ProviderBlock,
     ThinkingBlock,
@@ -18,7 +19,7 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
     text_block,
 )
-from dragoman_adapters.google.encode_blocks import Media, apply_note
+from dragoman_adapters.google.encode_blocks import apply_note
 from dragoman_adapters.google.values.base64_text import to_standard_base64, to_standard_part
 from dragoman_adapters.google.values.spelling import to_camel_case
 
@@ -76,7 +77,7 @@ def _decode_tool_call(native: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
     return ToolUseBlock(id=tool_use_id, name=native["name"], input=arguments or {}, raw_input=raw)
 
 
-def _decode_media(source: MediaSource, media_type: str | None, part: Mapping[str, Any]) -> Media:
+def _decode_media(source: MediaSource, media_type: str | None, part: Mapping[str, Any]) -> MediaBlock:
     """Return the block for a media type. Without a type, a link to YouTube is a video and anything else a document."""
     family = (media_type or "").partition("/")[0]
     if not family and source.kind == "url" and urlsplit(source.data).hostname in _YOUTUBE:

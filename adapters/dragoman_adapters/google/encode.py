@@ -12,11 +12,19 @@ from dragoman.adapter.requests.call_translators import ActionCalls, restore_acti
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.wire_diff import apply_diff
-from dragoman.canonical.blocks import ContentBlock, DocumentBlock, ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.blocks import (
+    MEDIA_BLOCKS,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.google import encode_blocks
-from dragoman_adapters.google.encode_blocks import Media, Note, apply_note
+from dragoman_adapters.google.encode_blocks import Note, apply_note
 from dragoman_adapters.google.options import encode_options
 from dragoman_adapters.google.values.spelling import camel_case_name
 
@@ -211,7 +219,7 @@ class _ContentsEncoder:
             if isinstance(each, DocumentBlock) and each.source.kind == "text":
                 kept_blocks.append(TextBlock(text=each.source.data))
                 continue
-            if isinstance(each, Media):
+            if isinstance(each, MEDIA_BLOCKS):
                 encoded = encode_blocks.encode_media(each)
                 data: dict[str, Any] = encoded.get("inlineData") or encoded["fileData"]
                 if data.get("mimeType") not in self._facts["result_media"]:

@@ -14,21 +14,19 @@ from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.server_tools.native_calls import is_paused
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import (
-    AudioBlock,
+    MEDIA_BLOCKS,
     ContentBlock,
-    DocumentBlock,
-    ImageBlock,
+    MediaBlock,
     ProviderBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    VideoBlock,
 )
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.google.encode import CONTINUE_TEXT, UNSUPPORTED_FIELDS, split_document, turn_notes
-from dragoman_adapters.google.encode_blocks import Media, Note, action_answer, encode_media
+from dragoman_adapters.google.encode_blocks import Note, action_answer, encode_media
 from dragoman_adapters.google_interactions.options import encode_options
 
 
@@ -37,15 +35,15 @@ def encode_block(block: ContentBlock) -> dict[str, Any]:
     match block:
         case TextBlock():
             return {"type": "text", "text": block.text}
-        case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock():
-            return _encode_media(block)
+        case media if isinstance(media, MEDIA_BLOCKS):
+            return _encode_media(media)
         case ProviderBlock():
             return block.data
         case _:
             raise TypeError(f"the projection let a {block.type} block through")
 
 
-def _encode_media(block: Media) -> dict[str, Any]:
+def _encode_media(block: MediaBlock) -> dict[str, Any]:
     part = encode_media(block)
     data = part.get("inlineData") or part["fileData"]
     media_type = data.get("mimeType")

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dragoman.canonical.blocks import (
-    AudioBlock,
+    MEDIA_BLOCKS,
     ContentBlock,
-    DocumentBlock,
-    ImageBlock,
+    MediaBlock,
     PromptRequestBlock,
     PromptResultBlock,
     ProviderBlock,
@@ -21,7 +20,6 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    VideoBlock,
 )
 from dragoman.view import figures, markdown, media
 
@@ -95,8 +93,8 @@ def _pieces_of(
             )
         case ToolResultBlock():
             yield answer_piece(block, answers)
-        case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock():
-            yield _media_piece(block)
+        case shown if isinstance(shown, MEDIA_BLOCKS):
+            yield _media_piece(shown)
         case ResourceBlock() | ResourceRefBlock():
             yield _resource_piece(block)
         case PromptRequestBlock() | PromptResultBlock():
@@ -152,7 +150,7 @@ def answer_piece(block: ToolResultBlock, answers: Mapping[str, ToolResultBlock])
     )
 
 
-def _media_piece(block: media.MediaBlock) -> Piece:
+def _media_piece(block: MediaBlock) -> Piece:
     source = block.source
     found = media.detect_media_type(source.data) if source.kind == "base64" else None
     facts: dict[str, Any] = {
