@@ -102,16 +102,13 @@ def decode_tool_result(native: dict[str, Any], tool_use_id: str, provider: str) 
     """Decode a tool's result. An object with ``output`` or ``error`` alone holds the result; any other object is the
     result.
     """
-    response = native.get("response")
-    response_object = response if isinstance(response, dict) else {}
-    is_error = response_object.keys() == {"error"}
-    answer = (
-        response_object["error"]
-        if is_error
-        else response_object["output"]
-        if response_object.keys() == {"output"}
-        else response
-    )
+    answer: Any = native.get("response")
+    is_error = False
+    match answer:
+        case {"error": inner} if len(answer) == 1:
+            answer, is_error = inner, True
+        case {"output": inner} if len(answer) == 1:
+            answer = inner
     content: list[ContentBlock] = []
     if answer or isinstance(answer, (int, float)):
         content.append(text_block(answer if isinstance(answer, str) else wirejson.dumps_text(answer)))

@@ -135,8 +135,7 @@ def _pop_call(open_calls: list[_OpenCall], name: str | None, wire_id: str | None
 def _function_response(part: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a part's functionResponse in camelCase; None if it has none."""
     native = find_field(part, "functionResponse")[1]
-    answer: dict[str, Any] | None = to_camel_case(native)[0] if isinstance(native, dict) else None
-    return answer
+    return to_camel_case(native)[0] if isinstance(native, dict) else None
 
 
 def _split_content(native: Mapping[str, Any], ours: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:

@@ -108,8 +108,7 @@ def apply_note(encoded: dict[str, Any], note: Mapping[str, Any] | None) -> dict[
     inner = note.get("inner", {})
     patched = {key: apply_diff(value, inner[key]) if key in inner else value for key, value in encoded.items()}
     merged = restore_base64(apply_diff(patched, note), note.get("base64", ()))
-    restored: dict[str, Any] = restore_spelling(merged, note.get("spelling", ()))
-    return restored
+    return restore_spelling(merged, note.get("spelling", ()))
 
 
 def cut_text(part: dict[str, Any], cuts: Sequence[int]) -> Iterator[dict[str, Any]]:

@@ -161,9 +161,10 @@ def decode_options(
 def _decode_output_schema(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if config.get("responseMimeType") != JSON_TYPE:
         return None
-    if isinstance(config.get("responseJsonSchema"), dict):
-        found: dict[str, Any] = config["responseJsonSchema"]
-        return found
-    if isinstance(config.get("responseSchema"), dict):
-        return decode_schema(config["responseSchema"])
-    return structured_output.ANY_OBJECT
+    match config:
+        case {"responseJsonSchema": dict(schema)}:
+            return schema
+        case {"responseSchema": dict(schema)}:
+            return decode_schema(schema)
+        case _:
+            return structured_output.ANY_OBJECT

@@ -211,7 +211,9 @@ def _encode_steps(request: RequestBuilder, turns: Sequence[Turn], ends: list[int
         elif turn.role is Role.TOOL:
             _encode_tool_results(request, turn, note, calls, steps)
         else:
-            contents = [each for at in range(len(turn.blocks)) for each in _encode_content(request, turn, at, note)]
+            contents = [{"type": "text", "text": text}] if (text := turn.plain_text(request.provider)) else []
+            for index in range(0 if contents else len(turn.blocks)):
+                contents += _encode_content(request, turn, index, note)
             if note.get("joined") and steps and steps[-1]["type"] == "user_input":
                 steps[-1]["content"] += contents
             elif contents or note:
@@ -321,9 +323,8 @@ def _apply_step_notes(steps: list[dict[str, Any]], note: Note) -> list[dict[str,
 
 
 def _encode_content(request: RequestBuilder, turn: Turn, index: int, note: Note) -> Iterator[dict[str, Any]]:
-    block = turn.blocks[index]
     if note and turn.origins[index] != SYNTHETIC:
-        encoded = request.restore_block(turn, index, encode_block(block))
+        encoded = request.restore_block(turn, index, encode_block(turn.blocks[index]))
         if "annotations" not in encoded:
             request.record_field_losses(turn, index, "citations")
         yield encoded

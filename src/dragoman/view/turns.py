@@ -81,9 +81,8 @@ class Projections:
 
 def describe_swap(request: WireRequest | str, before: str, after: str, *, is_upcoming: bool = False) -> Swap:
     """Return the swap of a request, or the reason why there is none."""
-    if isinstance(request, str):
-        return Swap(before, after, refused=request, is_upcoming=is_upcoming)
-    return Swap(before, after, request.losses, is_upcoming=is_upcoming)
+    losses, refused = ((), request) if isinstance(request, str) else (request.losses, None)
+    return Swap(before, after, losses, refused, is_upcoming)
 
 
 _MAX_WORD = 400
