@@ -1,6 +1,6 @@
 """Decodes the stream of the local transport: a JSON object a line, the last of the type end."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from dragoman.adapter import wirejson
@@ -54,7 +54,10 @@ class LocalStreamDecoder(AccumulatingDecoder):
             case "start":
                 yield from self.start({"model": line["model"]}, line["model"])
             case "end":
-                yield from self._end(line)
+                if not self._native:
+                    raise ValueError("a message ends before its start")
+                self._native |= {key: value for key, value in line.items() if key != "type"}
+                yield from self.complete(decode.decode_usage(line.get("usage")))
             case "error":
                 raise errors.decode_error(line, ErrorContext(self.provider, self._model))
             case kind:
@@ -79,12 +82,6 @@ class LocalStreamDecoder(AccumulatingDecoder):
         if not self._content or self._content[-1]["type"] != "call" or "arguments" in self._content[-1]:
             raise ValueError("arguments outside a call")
         return len(self._content) - 1
-
-    def _end(self, line: dict[str, Any]) -> Iterable[StreamEvent]:
-        if not self._native:
-            raise ValueError("a message ends before its start")
-        self._native |= {key: value for key, value in line.items() if key != "type"}
-        return self.complete(decode.decode_usage(line.get("usage")))
 
     def _add(self, item: dict[str, Any]) -> None:
         if not self._native:
