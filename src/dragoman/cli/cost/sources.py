@@ -75,7 +75,7 @@ class Source(ABC, Generic[PlaceT]):
 
     @abstractmethod
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
-        """Return the cost of the replies, by the groups of `dragoman.pricing.analytics.usages.GROUPS`."""
+        """Return the cost of the replies, by the groups of `dragoman.pricing.analytics.usage_columns.GROUPS`."""
 
     def describe_prices(self, prices: Repricing) -> str:
         """Return the origin of the figures, as text."""

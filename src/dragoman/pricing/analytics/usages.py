@@ -7,7 +7,7 @@ at which time, and up to which prompt length (`rate_sheet`); the database only m
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -21,7 +21,7 @@ from dragoman.canonical.usage import CostStatus
 from dragoman.canonical.words import read_word
 from dragoman.pricing.analytics.cost_lines import CostLine, sum_by_key
 from dragoman.pricing.analytics.pricing_query import UNREAD, PricingQuery, kind_columns
-from dragoman.pricing.analytics.rate_sheet import DAY, MONDAY, ReplyKind, list_surcharge_fields, rate_sheet
+from dragoman.pricing.analytics.rate_sheet import ReplyKind, list_surcharge_fields, rate_sheet
 from dragoman.pricing.analytics.usage_columns import (
     UsageColumns,
     between_condition,
@@ -36,9 +36,6 @@ from dragoman.pricing.versions import choose_table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
-
-GROUPS = ("model", "provider", "day", "user", "team", "session")
-"""The keys that costs can be grouped by. Days are in UTC."""
 
 _MAX_DECIMAL_PLACES = 38
 """The digits of DuckDB's widest number."""
@@ -92,7 +89,7 @@ class Usages:
         """
         import duckdb
 
-        keys = {f"key_{place}": self._group(name) for place, name in enumerate(by)}
+        keys = {f"key_{place}": self._columns.group(name) for place, name in enumerate(by)}
         with as_request_error():
             query = self._build_query(choose_table(table, version), at, as_model)
             try:
@@ -155,11 +152,7 @@ class Usages:
             unpriced = Counter({name: count for name, count in zip(gaps, counts, strict=False) if count})
             for names, count in (counts[len(gaps)] or ()) if unread else ():
                 unpriced.update(dict.fromkeys(set(names) - gaps.keys(), count))
-            # Days are counted from the first one of the calendar.
-            days_and_texts = rest[len(rest) - len(keys) :]
-            key = tuple(
-                date.fromordinal(each + 1).isoformat() if type(each) is int else each for each in days_and_texts
-            )
+            key = _read_key(rest[len(rest) - len(keys) :])
             cost = None if units is None else Decimal(units).scaleb(-scale, EXACT)
             yield CostLine(key, replies, prompt, output, cost, statuses, dict(unpriced), int(uncounted))
 
@@ -190,22 +183,6 @@ class Usages:
     def _distinct(self, columns: Mapping[str, str]) -> list[tuple[Any, ...]]:
         select = ", ".join(f"{sql} AS {quote_identifier(name)}" for name, sql in columns.items())
         return _query(self._relation, "usages", f"SELECT DISTINCT {select} FROM usages").fetchall()
-
-    def _group(self, name: str) -> str:
-        match name:
-            case "model":
-                return f"nullif({self._columns.model()}, '')"
-            case "provider":
-                named = f"nullif({self._columns.text('provider')}, '')"  # as replies of a store have it
-                return f"coalesce({named}, nullif(split_part({self._columns.model()}, ':', 1), ''))"
-            case "day":
-                return f"({self._columns.moment()} - ({MONDAY})) // {DAY}"
-            case "user" | "team":  # an empty name is one of its own, as in the store
-                return self._columns.text(f"{name}_id")
-            case "session":
-                return f"nullif({self._columns.text('session_id')}, '')"
-            case _:
-                raise RequestError(f"costs can be grouped by {', '.join(GROUPS)}, not by {name!r}")
 
 
 def _query(relation: DuckDBPyRelation, name: str, sql: str) -> DuckDBPyRelation:
@@ -240,15 +217,6 @@ _REQUIRED_COLUMNS = frozenset(
     {"at", "model", "provider", "user_id", "team_id", "session_id", "cost_usd", "cost_status"}
 )
 
-_KEYS = {
-    "model": "model",
-    "provider": "coalesce(nullif(provider, ''), nullif(split_part(model, ':', 1), ''))",
-    "day": "strftime(\"at\" AT TIME ZONE 'UTC', '%Y-%m-%d')",
-    "user": "user_id",
-    "team": "team_id",
-    "session": "nullif(session_id, '')",
-}
-
 
 def day_path(folder: Path, day: date) -> Path:
     """Return the path of a day's replies."""
@@ -275,8 +243,6 @@ class RecordedReplies:
 
         Raises RequestError for an unknown group.
         """
-        if unknown := [name for name in by if name not in _KEYS]:
-            raise RequestError(f"costs can be grouped by {', '.join(GROUPS)}, not by {unknown[0]!r}")
         with as_request_error():
             return sum_by_key(_lines(self._relation, by))
 
@@ -346,7 +312,8 @@ class Replies(RecordedReplies):
 
 
 def _lines(relation: DuckDBPyRelation, by: Sequence[str]) -> Iterator[CostLine]:
-    keys = [f"{_KEYS[name]} AS key_{place}" for place, name in enumerate(by)]
+    columns = UsageColumns(relation)
+    keys = [f"{columns.group(name)} AS key_{place}" for place, name in enumerate(by)]
     prompt = " + ".join(
         f"coalesce({name}, 0)::HUGEINT"
         for name in ("input_tokens", "cached_input_tokens", "cache_creation_input_tokens")
@@ -358,8 +325,14 @@ def _lines(relation: DuckDBPyRelation, by: Sequence[str]) -> Iterator[CostLine]:
     lines = _query(relation, "replies", f"SELECT {', '.join([*keys, *sums])} FROM replies GROUP BY ALL")
     for *key, status, replies, prompt_tokens, output_tokens, cost, uncounted in lines.fetchall():
         statuses = {read_word(CostStatus, status): replies}
-        yield CostLine(tuple(key), replies, int(prompt_tokens), int(output_tokens), cost, statuses, uncounted=uncounted)
+        tokens = int(prompt_tokens), int(output_tokens)
+        yield CostLine(_read_key(key), replies, *tokens, cost, statuses, uncounted=uncounted)
     gaps = ", ".join([*keys, "unnest(list_distinct(unpriced)) AS gap"])
     lines = _query(relation, "replies", f"SELECT *, count(*) FROM (SELECT {gaps} FROM replies) GROUP BY ALL")
     for *key, gap, replies in lines.fetchall():
-        yield CostLine(tuple(key), unpriced={gap: replies})
+        yield CostLine(_read_key(key), unpriced={gap: replies})
+
+
+def _read_key(values: Iterable[Any]) -> tuple[str | None, ...]:
+    """Return the values of a group as texts. Days are counted from the first one of the calendar."""
+    return tuple(date.fromordinal(each + 1).isoformat() if isinstance(each, int) else each for each in values)
