@@ -79,7 +79,7 @@ def decode_message(native: Native, reply: ReplyBuilder, status: MessageStatus = 
     )
 
 
-def _decode_media(kind: str, native: Mapping[str, Any], provider: str) -> ContentBlock | None:
+def _decode_media(kind: str, native: Mapping[str, Any]) -> ContentBlock | None:
     """Decode a media block; None if the canonical form does not support its kind of source."""
     match native.get("source") or {}:
         case {"bytes": str(data)}:
@@ -89,7 +89,7 @@ def _decode_media(kind: str, native: Mapping[str, Any], provider: str) -> Conten
         case {"content": list(parts)} if all(isinstance(part.get("text"), str) for part in parts):
             source = MediaSource(kind="text", data="\n".join(part["text"] for part in parts))
         case {"s3Location": {"uri": str(uri)}}:  # only this provider can read it, and for its owner alone
-            source = MediaSource(kind="file_id", data=uri, provider=provider)
+            source = MediaSource(kind="file_id", data=uri, provider=PROVIDER)
         case _:
             return None
     media_type = encode.media_types()[kind].get(native.get("format") or "")
@@ -182,7 +182,7 @@ def decode_block(native: Native, tool_use_id: str) -> ContentBlock:
         case "citationsContent" if value.get("content"):
             text = "".join(part["text"] for part in value["content"])
             return TextBlock(text=text, citations=tuple(map(_decode_citation, value.get("citations") or ())))
-        case "image" | "document" | "video" | "audio" if medium := _decode_media(kind, value, PROVIDER):
+        case "image" | "document" | "video" | "audio" if medium := _decode_media(kind, value):
             return medium
         case _:
             return ProviderBlock(provider=PROVIDER, kind=kind, data=native)

@@ -162,8 +162,12 @@ def _decode_block(field: str, value: Any, tool_use_id: str, *, cut: bool = False
     """Decode a piece; unknown pieces are kept whole."""
     if field == "tool_plan":
         return ThinkingBlock(text=value)
+    if field == "tool_calls" and isinstance(function := value.get("function"), dict):
+        text = function.get("arguments") or ""
+        arguments, raw_input = ({}, text) if cut else wirejson.parse_arguments(text)
+        return ToolUseBlock(id=tool_use_id, name=function["name"], input=arguments, raw_input=raw_input)
     if field == "tool_calls":
-        return _decode_tool_call(value, tool_use_id, cut=cut)
+        return ProviderBlock(provider=PROVIDER, kind=value["type"], data=value)
     match value["type"]:
         case "text":
             return text_block(value["text"])
@@ -182,15 +186,6 @@ def _decode_block(field: str, value: Any, tool_use_id: str, *, cut: bool = False
             return text_block(data if isinstance(data, str) else wirejson.dumps_text(data))
         case kind:
             return ProviderBlock(provider=PROVIDER, kind=kind, data=value)
-
-
-def _decode_tool_call(native: dict[str, Any], tool_use_id: str, *, cut: bool) -> ContentBlock:
-    function = native.get("function")
-    if not isinstance(function, dict):
-        return ProviderBlock(provider=PROVIDER, kind=native["type"], data=native)
-    text = function.get("arguments") or ""
-    arguments, raw_input = ({}, text) if cut else wirejson.parse_arguments(text)
-    return ToolUseBlock(id=tool_use_id, name=function["name"], input=arguments, raw_input=raw_input)
 
 
 def _attach_citations(

@@ -16,7 +16,6 @@ from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     ContentBlock,
-    MediaBlock,
     ProviderBlock,
     TextBlock,
     ThinkingBlock,
@@ -36,22 +35,18 @@ def encode_block(block: ContentBlock) -> dict[str, Any]:
         case TextBlock():
             return {"type": "text", "text": block.text}
         case media if isinstance(media, MEDIA_BLOCKS):
-            return _encode_media(media)
+            part = encode_media(media)
+            data = part.get("inlineData") or part["fileData"]
+            media_type = data.get("mimeType")
+            kinds = ("application", "text") if media.type == "document" else (media.type,)
+            if media.media_type is None and (media_type or "").partition("/")[0] not in kinds:
+                media_type = None  # the name of a link suggests another kind of media than its block is
+            fields = {"data": data.get("data"), "uri": data.get("fileUri"), "mime_type": media_type}
+            return {"type": media.type, **{name: value for name, value in fields.items() if value is not None}}
         case ProviderBlock():
             return block.data
         case _:
             raise TypeError(f"the projection let a {block.type} block through")
-
-
-def _encode_media(block: MediaBlock) -> dict[str, Any]:
-    part = encode_media(block)
-    data = part.get("inlineData") or part["fileData"]
-    media_type = data.get("mimeType")
-    kinds = ("application", "text") if block.type == "document" else (block.type,)
-    if block.media_type is None and (media_type or "").partition("/")[0] not in kinds:
-        media_type = None  # the name of a link suggests another kind of media than its block is
-    fields = {"data": data.get("data"), "uri": data.get("fileUri"), "mime_type": media_type}
-    return {"type": block.type, **{name: value for name, value in fields.items() if value is not None}}
 
 
 def encode_step(block: ContentBlock, wire_id: str | None = None) -> dict[str, Any] | None:
