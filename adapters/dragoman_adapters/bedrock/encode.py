@@ -161,13 +161,7 @@ def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[Nat
     return encoded
 
 
-_ROLES = {
-    Role.USER: "user",
-    Role.TOOL: "user",
-    Role.ASSISTANT: "assistant",
-    Role.SYSTEM: "system",
-    Role.DEVELOPER: "system",
-}
+_ROLES = {role: role.value for role in Role} | {Role.TOOL: "user", Role.DEVELOPER: "system"}
 
 
 def _encode_blocks(request: RequestBuilder, turn: Turn, names: DocumentNames) -> Iterator[Native]:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, load_part
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireResponse
@@ -21,7 +20,7 @@ from dragoman_adapters.google.options import decode_options
 if TYPE_CHECKING:
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.operations.embeddings import EmbeddingAdapter
-    from dragoman_adapters.google.embeddings import GoogleEmbeddings
+    from dragoman.adapter.replies.stream_decoder import StreamDecoder
 
 
 class GoogleAdapter(WireAdapter):
@@ -74,8 +73,9 @@ class GoogleAdapter(WireAdapter):
 
     @property
     def embeddings(self) -> "EmbeddingAdapter":
-        kind: type[GoogleEmbeddings] = load_part(self.embeddings_at)
-        return kind(self.provider, self.model, self.error, self.model_path)
+        kind = load_part(self.embeddings_at)
+        adapter: EmbeddingAdapter = kind(self.provider, self.model, self.error, self.model_path)
+        return adapter
 
     def request_path(self, options: AdapterOptions) -> str:
         """Return the path of a request. Without ``alt=sse`` a stream comes as one JSON array."""

@@ -26,7 +26,6 @@ _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = (
 """Fields that the wire does not support."""
 
 _ROLES = {role: role.value for role in Role} | {Role.DEVELOPER: "system"}
-_JOINED = "texts of one message are sent as one"
 
 ToolId = Callable[[str], str]
 
@@ -75,7 +74,8 @@ def _encode_turn(request: RequestBuilder, turn: Turn, names: dict[str, str]) -> 
             results.append(apply_diff(result, note) if note else result)
         elif type(block) is TextBlock:
             if has_text:
-                request.record_block_loss(turn, index, LossKind.FLATTENED, _JOINED, Severity.INFO)
+                reason = "texts of one message are sent as one"
+                request.record_block_loss(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
             has_text = True
     if turn.role is Role.TOOL:
         return results
