@@ -12,7 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.facts.capabilities import set_limit_updates
@@ -172,8 +172,11 @@ def _read_state(folder: Path) -> _State:
         return _STATE.validate_json((folder / POINTER).read_bytes())
     except FileNotFoundError:
         return _State()
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise _damaged(f"{folder / POINTER}: {error!s:.200}") from None
+    except ValidationError as error:  # without the content: a source may be an address with a key
+        reason = error.errors(include_url=False, include_input=False)[0]["msg"]
+        raise _damaged(f"{folder / POINTER}: {reason:.200}") from None
 
 
 def _write_state(folder: Path, state: _State) -> None:
