@@ -209,12 +209,10 @@ def decode_tool_result(native: dict[str, Any], tool_use_id: str, provider: str) 
 
 
 def decode_tool_call(native: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
-    arguments = native.get("arguments")
+    arguments, raw = native.get("arguments") or {}, native.get(RAW_INPUT)
     if isinstance(arguments, str):  # left unfinished by a stream
-        parsed, raw = wirejson.parse_arguments(arguments)
-        return ToolUseBlock(id=tool_use_id, name=native["name"], input=parsed, raw_input=raw)
-    raw = native.get(RAW_INPUT)
-    return ToolUseBlock(id=tool_use_id, name=native["name"], input=arguments or {}, raw_input=raw)
+        arguments, raw = wirejson.parse_arguments(arguments)
+    return ToolUseBlock(id=tool_use_id, name=native["name"], input=arguments, raw_input=raw)
 
 
 def decode_history(native: Mapping[str, Any], reader: "HistoryReader") -> list[str]:

@@ -61,18 +61,6 @@ class StepAccumulator:
         found: list[dict[str, Any]] = self.native.get("content") or []
         return found
 
-    @property
-    def blocks(self) -> int:
-        """The number of blocks that the step becomes, as far as is known."""
-        if self.is_output:
-            return len(self.contents)
-        return 0 if self.is_repeated else 1
-
-    def add_content(self, native: dict[str, Any]) -> None:
-        if not self.native.get("content"):
-            self.native["content"] = []
-        self.native["content"].append(native)
-
     def add_text(self, text: str) -> None:
         """Add a piece of the last content. Appending to a string would copy it for every delta."""
         self._texts.setdefault(len(self.contents) - 1, []).append(_require_text(text))
@@ -182,9 +170,13 @@ class InteractionsStreamDecoder(AccumulatingDecoder):
         yield from self._begin({})
         if index != len(self._steps):
             raise ValueError(f"step {index} starts, but {len(self._steps)} was expected")
-        last = self._steps[-1] if self._steps else None
-        position = last.position + (not last.is_repeated) if last else 0
-        step = StepAccumulator(native, position, last.first_block + last.blocks if last else 0)
+        position = first_block = 0
+        if self._steps:
+            last = self._steps[-1]
+            position = last.position + (not last.is_repeated)
+            # An output becomes a block for each of its contents, any other step of the model one.
+            first_block = last.first_block + (len(last.contents) if last.is_output else not last.is_repeated)
+        step = StepAccumulator(native, position, first_block)
         if step.is_call:
             step.call = self._reply.call_id(position, native.get("id"))
             yield ToolUseStart(self._reply.message_id, step.first_block, step.call, native["name"])
@@ -243,7 +235,7 @@ class InteractionsStreamDecoder(AccumulatingDecoder):
     def _add_content(self, step: StepAccumulator, native: dict[str, Any]) -> None:
         if step is not self._steps[-1]:
             raise ValueError("a step has one more content, though the next step has begun")
-        step.add_content(dict(native))
+        step.native["content"] = [*step.contents, dict(native)]
 
     def _summary(self, step: StepAccumulator, content: dict[str, Any] | None) -> Iterator[StreamEvent]:
         if content is None:
