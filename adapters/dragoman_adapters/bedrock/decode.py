@@ -79,11 +79,19 @@ def decode_message(native: Native, reply: ReplyBuilder, status: MessageStatus = 
     )
 
 
-def _decode_media(kind: str, native: Mapping[str, Any], provider: str) -> ContentBlock | None:
+def _decode_media(kind: str, native: Mapping[str, Any]) -> ContentBlock | None:
     """Decode a media block; None if the canonical form does not support its kind of source."""
-    source = _decode_media_source(native.get("source") or {}, provider)
-    if source is None:
-        return None
+    match native.get("source") or {}:
+        case {"bytes": str(data)}:
+            source = MediaSource(kind="base64", data=data)
+        case {"text": str(text)}:
+            source = MediaSource(kind="text", data=text)
+        case {"content": list(parts)} if all(isinstance(part.get("text"), str) for part in parts):
+            source = MediaSource(kind="text", data="\n".join(part["text"] for part in parts))
+        case {"s3Location": {"uri": str(uri)}}:  # only this provider can read it, and for its owner alone
+            source = MediaSource(kind="file_id", data=uri, provider=PROVIDER)
+        case _:
+            return None
     media_type = encode.media_types()[kind].get(native.get("format") or "")
     if kind != "document":
         return MEDIA_CLASSES[kind](source=source, media_type=media_type)
@@ -95,20 +103,6 @@ def _decode_media(kind: str, native: Mapping[str, Any], provider: str) -> Conten
         context=native.get("context"),
         citations=enabled if isinstance(enabled, bool) else None,  # None: the request does not say
     )
-
-
-def _decode_media_source(native: Mapping[str, Any], provider: str) -> MediaSource | None:
-    match native:
-        case {"bytes": str(data)}:
-            return MediaSource(kind="base64", data=data)
-        case {"text": str(text)}:
-            return MediaSource(kind="text", data=text)
-        case {"content": list(parts)} if all(isinstance(part.get("text"), str) for part in parts):
-            return MediaSource(kind="text", data="\n".join(part["text"] for part in parts))
-        case {"s3Location": {"uri": str(uri)}}:  # only this provider can read it, and for its owner alone
-            return MediaSource(kind="file_id", data=uri, provider=provider)
-        case _:
-            return None
 
 
 def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
@@ -188,7 +182,7 @@ def decode_block(native: Native, tool_use_id: str) -> ContentBlock:
         case "citationsContent" if value.get("content"):
             text = "".join(part["text"] for part in value["content"])
             return TextBlock(text=text, citations=tuple(map(_decode_citation, value.get("citations") or ())))
-        case "image" | "document" | "video" | "audio" if medium := _decode_media(kind, value, PROVIDER):
+        case "image" | "document" | "video" | "audio" if medium := _decode_media(kind, value):
             return medium
         case _:
             return ProviderBlock(provider=PROVIDER, kind=kind, data=native)

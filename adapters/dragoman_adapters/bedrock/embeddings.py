@@ -20,6 +20,7 @@ from dragoman.adapter.wire import WireResponse
 from dragoman_adapters.cohere.embeddings import decode_vectors, encode_fields
 
 _TOKENS_HEADER = "x-amzn-bedrock-input-token-count"
+_COUNT = "inputTextTokenCount"
 
 
 class BedrockEmbeddings(EmbeddingAdapter):
@@ -28,13 +29,30 @@ class BedrockEmbeddings(EmbeddingAdapter):
     def encode(self, inputs: Sequence[EmbeddingInput], options: EmbeddingOptions) -> tuple[str, dict[str, Any]]:
         path = f"/model/{quote(unquote(self.model), safe='')}/invoke"
         # Titan and Nova take one input for each request, as their rows say; the options were checked against them.
+        item, dimensions = inputs[0], options.dimensions
+        body: dict[str, Any]
         match self.capabilities.wire.get("body"):
             case "titan_text":
-                return path, self._titan_text(inputs[0], options)
+                body = {"inputText": item}
+                if dimensions is not None and self.capabilities.can_shorten:
+                    body["dimensions"] = dimensions
+                return path, body
             case "titan_image":
-                return path, self._titan_image(inputs[0], options)
+                body = {"inputText": item} if isinstance(item, str) else {"inputImage": item.source.data}
+                if dimensions is not None:
+                    body["embeddingConfig"] = {"outputEmbeddingLength": dimensions}
+                return path, body
             case "nova":
-                return path, self._nova(inputs[0], options)
+                body = {"embeddingPurpose": self.purpose_word(options)}
+                if dimensions is not None:
+                    body["embeddingDimension"] = dimensions
+                if isinstance(item, str):
+                    cut = "NONE" if options.truncate is None else options.truncate.upper()
+                    body["text"] = {"truncationMode": cut, "value": item}
+                else:
+                    kind = (item.media_type or "").partition("/")[2]
+                    body["image"] = {"format": kind, "source": {"bytes": item.source.data}}
+                return path, {"taskType": "SINGLE_EMBEDDING", "singleEmbeddingParams": body}
             case "cohere":
                 return path, encode_fields(self, inputs, options)
             case _:
@@ -43,45 +61,18 @@ class BedrockEmbeddings(EmbeddingAdapter):
                 )
 
     def decode(self, native: dict[str, Any], response: WireResponse) -> NativeEmbeddings:
-        if self.capabilities.wire.get("body") == "cohere":
-            usage = self.read_usage(_header_count(response), "inputTextTokenCount")
-            return NativeEmbeddings(decode_vectors(self, native), usage)
-        if isinstance(native.get("embeddings"), list):
-            items = native["embeddings"]
-            usage = self.read_usage(_header_count(response), "inputTextTokenCount")
+        is_cohere = self.capabilities.wire.get("body") == "cohere"
+        items = native.get("embeddings")
+        if is_cohere or isinstance(items, list):
+            count = response.headers.get(_TOKENS_HEADER, "")
+            is_count = count.isascii() and count.isdigit() and len(count) < 13
+            usage = self.read_usage({_COUNT: int(count)} if is_count else {}, _COUNT)
+            if is_cohere:
+                return NativeEmbeddings(decode_vectors(self, native), usage)
             return NativeEmbeddings(
-                [each.get("embedding") if isinstance(each, dict) else None for each in items], usage
+                [each.get("embedding") if isinstance(each, dict) else None for each in items or ()], usage
             )
         if "embedding" not in native:
             raise MalformedReplyError("the reply has no embedding", provider=self.provider, model=self.model)
-        counts = {name: native[name] for name in ("inputTextTokenCount",) if name in native}
-        return NativeEmbeddings([native["embedding"]], self.read_usage(counts, "inputTextTokenCount"))
-
-    def _titan_text(self, text: EmbeddingInput, options: EmbeddingOptions) -> dict[str, Any]:
-        body: dict[str, Any] = {"inputText": text}
-        if options.dimensions is not None and self.capabilities.can_shorten:
-            body["dimensions"] = options.dimensions
-        return body
-
-    def _titan_image(self, item: EmbeddingInput, options: EmbeddingOptions) -> dict[str, Any]:
-        body: dict[str, Any] = {"inputText": item} if isinstance(item, str) else {"inputImage": item.source.data}
-        if options.dimensions is not None:
-            body["embeddingConfig"] = {"outputEmbeddingLength": options.dimensions}
-        return body
-
-    def _nova(self, item: EmbeddingInput, options: EmbeddingOptions) -> dict[str, Any]:
-        fields: dict[str, Any] = {"embeddingPurpose": self.purpose_word(options)}
-        if options.dimensions is not None:
-            fields["embeddingDimension"] = options.dimensions
-        if isinstance(item, str):
-            cut = "NONE" if options.truncate is None else options.truncate.upper()
-            fields["text"] = {"truncationMode": cut, "value": item}
-        else:
-            kind = (item.media_type or "").partition("/")[2]
-            fields["image"] = {"format": kind, "source": {"bytes": item.source.data}}
-        return {"taskType": "SINGLE_EMBEDDING", "singleEmbeddingParams": fields}
-
-
-def _header_count(response: WireResponse) -> dict[str, int]:
-    count = response.headers.get(_TOKENS_HEADER, "")
-    return {"inputTextTokenCount": int(count)} if count.isascii() and count.isdigit() and len(count) < 13 else {}
+        counts = {_COUNT: native[_COUNT]} if _COUNT in native else {}
+        return NativeEmbeddings([native["embedding"]], self.read_usage(counts, _COUNT))

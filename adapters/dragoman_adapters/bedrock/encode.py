@@ -15,17 +15,16 @@ from dragoman.adapter.requests.request_builder import HAS_MARKER, RequestBuilder
 from dragoman.adapter.requests.turns import Turn
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import (
-    AudioBlock,
+    MEDIA_BLOCKS,
     ContentBlock,
     DocumentBlock,
-    ImageBlock,
+    MediaBlock,
     ProviderBlock,
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    VideoBlock,
 )
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
@@ -44,12 +43,7 @@ def media_types() -> Mapping[str, Mapping[str, str]]:
     return read_toml("dragoman_adapters.bedrock", "media_types.toml")
 
 
-def encode_media(
-    content: ImageBlock | DocumentBlock | VideoBlock | AudioBlock,
-    name: Callable[[str | None], str],
-    *,
-    takes_text: bool,
-) -> dict[str, Any]:
+def encode_media(content: MediaBlock, name: Callable[[str | None], str], *, takes_text: bool) -> dict[str, Any]:
     """Encode a media block. ``name`` names documents; ``takes_text`` allows text as the source of a document."""
     kind = content.type
     source = content.source
@@ -148,8 +142,11 @@ def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[Nat
             continue
         encoded[-1] |= request.message_fields(turn)
         blocks = list(_encode_blocks(request, turn, names))
-        with_text = blocks if raw else _add_document_text(content, blocks)
-        if len(with_text) > len(blocks):
+        position = next((index for index, native in enumerate(blocks) if "document" in native), None)
+        # Converse refuses a document whose message has no text. Later content of the message does not count, so that
+        # the request stays the same when it is added.
+        if position is not None and not (raw or any("text" in native for native in (*content, *blocks))):
+            blocks.insert(position, {"text": _DOCUMENT_TEXT})
             index = next(
                 index
                 for index, block in enumerate(turn.blocks)
@@ -157,31 +154,14 @@ def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[Nat
             )
             reason = "a document wants a text beside it: one is put in front"
             request.record_block_loss(turn, index, LossKind.MEDIA, reason, Severity.INFO)
-        content += with_text
+        content += blocks
     if request.at_list_start and turns and (not encoded or encoded[0]["role"] == "assistant"):
         request.record_loss(LossKind.ROLE, "the first message is not the user's: one is added before it", Severity.INFO)
         encoded.insert(0, {"role": "user", "content": [{"text": _OPENING_TEXT}]})
     return encoded
 
 
-_ROLES = {
-    Role.USER: "user",
-    Role.TOOL: "user",
-    Role.ASSISTANT: "assistant",
-    Role.SYSTEM: "system",
-    Role.DEVELOPER: "system",
-}
-
-
-def _add_document_text(before: list[Native], blocks: list[Native]) -> list[Native]:
-    """Return the blocks, with a text before a document if its message has none: Converse refuses it otherwise.
-
-    Later content of the message does not count, so that the request stays the same when it is added.
-    """
-    position = next((index for index, native in enumerate(blocks) if "document" in native), None)
-    if position is None or any("text" in native for native in (*before, *blocks)):
-        return blocks
-    return [*blocks[:position], {"text": _DOCUMENT_TEXT}, *blocks[position:]]
+_ROLES = {role: role.value for role in Role} | {Role.TOOL: "user", Role.DEVELOPER: "system"}
 
 
 def _encode_blocks(request: RequestBuilder, turn: Turn, names: DocumentNames) -> Iterator[Native]:
@@ -263,7 +243,10 @@ def encode_block(
     """Encode one block. ``note`` holds the original layout of a tool's result."""
     match content:
         case TextBlock():
-            return _encode_text(content)
+            cited = [citation.data for citation in content.citations if citation.data]
+            if not cited:
+                return {"text": content.text}
+            return {"citationsContent": {"content": [{"text": content.text}], "citations": cited}}
         case ToolUseBlock():
             return {"toolUse": {"toolUseId": tool_id(content.id), "name": content.name, "input": content.input}}
         case ToolResultBlock():
@@ -273,20 +256,12 @@ def encode_block(
             return {"reasoningContent": {"reasoningText": thought}}
         case RedactedThinkingBlock():
             return {"reasoningContent": {"redactedContent": content.data}}
-        case ImageBlock() | DocumentBlock() | VideoBlock() | AudioBlock():
-            return encode_media(content, names, takes_text=takes_text)
+        case media if isinstance(media, MEDIA_BLOCKS):
+            return encode_media(media, names, takes_text=takes_text)
         case ProviderBlock():
             return content.data
         case _:
             raise TypeError(f"the projection let a {content.type} block through")
-
-
-def _encode_text(content: TextBlock) -> Native:
-    """Encode a text, in a block of its citations if it has any."""
-    cited = [citation.data for citation in content.citations if citation.data] if content.citations else []
-    if not cited:
-        return {"text": content.text}
-    return {"citationsContent": {"content": [{"text": content.text}], "citations": cited}}
 
 
 def _is_cited(content: ContentBlock) -> bool:

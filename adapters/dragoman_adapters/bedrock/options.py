@@ -1,6 +1,5 @@
 """The options of Converse and of single model families, in both directions."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -35,10 +34,16 @@ _LEVELS = ("low", "medium", "high")
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> Fields:
     """Encode everything except the conversation and the tools."""
+    options = request.options
+    reasoning = bool(options.thinking or options.thinking_budget) and options.effort != "none"
     inference: Fields = {}
-    OPTIONS.encode(request, inference, reasoning=_is_thinking(request))
+    OPTIONS.encode(request, inference, reasoning=reasoning)
     model_fields, output = _encode_thinking(request)
-    _encode_top_k(request, model_fields)
+    if request.used.take("top_k") is not None:
+        if not (path := request.target.capabilities.wire["top_k"]):  # models.toml names it for some families
+            request.record_option_loss("top_k", f"{request.target.model} takes none")
+        elif (value := option_table.sampling_value(request, "top_k", reasoning=reasoning)) is not None:
+            assign_path(model_fields, path, value)
     if structured_output.should_send_schema(request, tools=tools):
         schema = {"schema": wirejson.dumps_text(request.fit_output_schema())}
         output["textFormat"] = {"type": "json_schema", "structure": {"jsonSchema": schema}}
@@ -47,10 +52,14 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> Fields:
         option_table.record_cache_hint_loss(request)
     own: Fields = {}
     REQUEST_OPTIONS.encode(request, own)
+    choice = option_table.tool_choice(request, tools=tools, reasoning=reasoning)
+    tool_choice: Fields = {"any" if choice == "required" else "auto": {}}
+    if isinstance(choice, NamedTool):
+        tool_choice = {"tool": {"name": choice.name}}
     fields = {
         **own,
         "inferenceConfig": inference,
-        "toolConfig": _encode_tool_choice(request, tools=tools),
+        "toolConfig": {} if choice in (None, "none") else {"toolChoice": tool_choice},
         "additionalModelRequestFields": model_fields,
         "outputConfig": output,
     }
@@ -58,38 +67,19 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> Fields:
     return {name: value for name, value in fields.items() if value}
 
 
-def _encode_top_k(request: RequestBuilder, model_fields: Fields) -> None:
-    """Write top_k where the model's family has it; models.toml names the path."""
-    if request.used.take("top_k") is None:
-        return
-    if not (path := request.target.capabilities.wire["top_k"]):
-        request.record_option_loss("top_k", f"{request.target.model} takes none")
-    elif (value := option_table.sampling_value(request, "top_k", reasoning=_is_thinking(request))) is not None:
-        assign_path(model_fields, path, value)
-
-
-def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> Fields:
-    choice = option_table.tool_choice(request, tools=tools, reasoning=_is_thinking(request))
-    if choice in (None, "none"):
-        return {}
-    if isinstance(choice, NamedTool):
-        return {"toolChoice": {"tool": {"name": choice.name}}}
-    return {"toolChoice": {"any" if choice == "required" else "auto": {}}}
-
-
-def _is_thinking(request: RequestBuilder) -> bool:
-    options = request.options
-    return bool(options.thinking or options.thinking_budget) and options.effort != "none"
-
-
 def _encode_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
-    """Encode the reasoning options for the model's family: the model's own fields, and those of outputConfig."""
+    """Encode the reasoning options for the model's family: the model's own fields, and those of outputConfig.
+
+    models.toml has the word of the family, or the field of models that take a level and nothing else.
+    """
     options = request.options
     if options.thinking is None and options.effort is None and options.thinking_budget is None:
         return {}, {}
     requested = {name: request.used.take(name) for name in ("thinking", "effort", "thinking_budget")}
-    if write := _THINKING_ENCODERS.get(request.target.capabilities.wire["reasoning"]):
-        return write(request)
+    family = request.target.capabilities.wire["reasoning"]
+    if family != "none":
+        encode = {"claude": _claude_thinking, "nova": _nova_thinking}.get(family)
+        return encode(request) if encode else (_encode_level(request, family), {})
     for name, value in requested.items():
         if value is not None and value not in (False, "none"):
             request.record_option_loss(name, f"{request.target.model} does not reason at request")
@@ -135,35 +125,22 @@ def _nova_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
     return {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": level}}, {}
 
 
-def _level_thinking(field: str) -> Callable[[RequestBuilder], tuple[Fields, Fields]]:
-    """Return the encoder for models whose only option is a level, in a field of that name."""
-
-    def write(request: RequestBuilder) -> tuple[Fields, Fields]:
-        _record_budget_loss(request)
-        if _is_thinking_off(request):
-            request.record_option_loss("thinking", f"{request.target.model} always reasons")
-            return {}, {}
-        if request.options.effort is None:
-            return {}, {}
-        levels = request.target.capabilities.wire.get("efforts") or _LEVELS
-        level = option_table.nearest_effort(request, request.options.effort, levels)
-        return {} if level is None else {field: level}, {}
-
-    return write
+def _encode_level(request: RequestBuilder, field: str) -> Fields:
+    """Encode the effort for models whose only option is a level, in a field of that name."""
+    _record_budget_loss(request)
+    if _is_thinking_off(request):
+        request.record_option_loss("thinking", f"{request.target.model} always reasons")
+        return {}
+    if request.options.effort is None:
+        return {}
+    levels = request.target.capabilities.wire.get("efforts") or _LEVELS
+    level = option_table.nearest_effort(request, request.options.effort, levels)
+    return {} if level is None else {field: level}
 
 
 def _record_budget_loss(request: RequestBuilder) -> None:
     if request.options.thinking_budget is not None:
         request.record_option_loss("thinking_budget", f"{request.target.model} takes levels, not budgets")
-
-
-_THINKING_ENCODERS: dict[str, Callable[[RequestBuilder], tuple[Fields, Fields]]] = {
-    "claude": _claude_thinking,
-    "nova": _nova_thinking,
-    "effort": _level_thinking("reasoning_effort"),
-    "config": _level_thinking("reasoning_config"),
-}
-"""The encoder of a family's reasoning options, by the word in models.toml."""
 
 
 def cache_point(lifetime: str) -> Fields:
@@ -184,14 +161,17 @@ def decode_options(native: Fields, target: Target, context: RequestContext) -> A
     thinking = model_fields.get("thinking")
     thinking = thinking if isinstance(thinking, dict) else {}
     top_k = target.capabilities.wire["top_k"]
+    output_schema: dict[str, Any] | None = None
+    text = lookup_path(output, "textFormat.structure.jsonSchema.schema")
+    if isinstance(text, str) and structured_output.supports_native_schema(target.capabilities, tools=has_tools):
+        schema, malformed = wirejson.parse_arguments(text)
+        output_schema = schema if malformed is None else None
     options = AdapterOptions(
         **OPTIONS.decode(inference),
         **REQUEST_OPTIONS.decode(native),
         top_k=lookup_path(model_fields, top_k) if top_k else None,
         tool_choice=_decode_tool_choice(config.get("toolChoice") or {}),
-        output_schema=_decode_output_schema(output)
-        if structured_output.supports_native_schema(target.capabilities, tools=has_tools)
-        else None,
+        output_schema=output_schema,
         effort=output.get("effort"),
         thinking=None if not thinking else thinking.get("type") != "disabled",
         thinking_budget=thinking.get("budget_tokens"),
@@ -216,11 +196,3 @@ def _decode_tool_choice(native: Fields) -> Any:
             return "auto"
         case _:
             return None
-
-
-def _decode_output_schema(output: Fields) -> dict[str, Any] | None:
-    text = (((output.get("textFormat") or {}).get("structure") or {}).get("jsonSchema") or {}).get("schema")
-    if not isinstance(text, str):
-        return None
-    schema, malformed = wirejson.parse_arguments(text)
-    return schema if malformed is None else None

@@ -8,6 +8,7 @@ ResponseStream.
 
 import base64
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.adapter import wirejson
@@ -33,21 +34,19 @@ _STARTED_KINDS = ("toolUse", "toolResult", "image")
 """Kinds of blocks that have a start; the others show only in their deltas."""
 
 
+@dataclass(slots=True, eq=False)
 class BlockAccumulator:
     """Accumulates a content block, whose type shows only in its deltas."""
 
-    __slots__ = ("citations", "ended", "image", "kind", "parts", "redacted", "signatures", "start", "texts")
-
-    def __init__(self) -> None:
-        self.start: Native = {}
-        self.kind = ""
-        self.texts: list[str] = []
-        self.signatures: list[str] = []
-        self.redacted: list[str] = []
-        self.citations: list[Native] = []
-        self.parts: list[Native] = []
-        self.image: Native = {}
-        self.ended = False
+    start: Native = field(default_factory=dict)
+    kind: str = ""
+    texts: list[str] = field(default_factory=list)
+    signatures: list[str] = field(default_factory=list)
+    redacted: list[str] = field(default_factory=list)
+    citations: list[Native] = field(default_factory=list)
+    parts: list[Native] = field(default_factory=list)
+    image: Native = field(default_factory=dict)
+    ended: bool = False
 
     def require_kind(self, kind: str) -> None:
         """Raise ValueError if the block is of another kind, or if blocks of this kind need a start event."""
@@ -161,7 +160,10 @@ class BedrockStreamDecoder(AccumulatingDecoder):
                 self._native |= _without_padding(data)
                 return ()
             case "metadata":
-                return self._metadata(data)
+                if "stopReason" not in self._native:
+                    raise ValueError("the counts arrived before the message stopped")
+                self._native |= _without_padding(data)
+                return self.complete(decode.decode_usage(self._native))
             case _:
                 return self.skip_unknown(name)
 
@@ -240,12 +242,6 @@ class BedrockStreamDecoder(AccumulatingDecoder):
         if (call := block.call) is not None:
             tool_use_id = self._reply.call_id(position, call["toolUseId"])
             yield from self.end_call(position, tool_use_id, "".join(block.texts))
-
-    def _metadata(self, data: Native) -> Iterator[StreamEvent]:
-        if "stopReason" not in self._native:
-            raise ValueError("the counts arrived before the message stopped")
-        self._native |= _without_padding(data)
-        return self.complete(decode.decode_usage(self._native))
 
     def accumulated_reply(self) -> Native:
         message = {**self._native["output"]["message"], "content": [block.native() for block in self._blocks]}

@@ -7,6 +7,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.replies.drift import known_names
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, UsageReader
 from dragoman.adapter.wire_diff import diff_objects
+from dragoman.adapter.wirejson import lookup_path
 from dragoman.canonical.blocks import (
     Citation,
     ContentBlock,
@@ -61,7 +62,10 @@ def decode_message(
     if pieces is None:
         pieces = split_message(native_message)
     finish = native.get("finish_reason")
-    cut = {*cut, *_truncated_calls(pieces, finish)}
+    # The limit may cut the last call before its arguments; other cuts show in parsing.
+    last_field, last = pieces[-1] if pieces else ("", None)
+    if finish == "MAX_TOKENS" and last_field == "tool_calls" and not lookup_path(last, "function.arguments"):
+        cut = {*cut, len(pieces) - 1}
     content, notes = _decode_blocks(pieces, reply.call_id, cut)
     content, unattached = _attach_citations(content, pieces, native_message.get("citations"))
     raw: dict[str, Any] = {key: value for key, value in native.items() if key not in _COVERED_REPLY_FIELDS}
@@ -74,31 +78,18 @@ def decode_message(
     reply.note_unknown("field", native.keys(), known.reply)
     if finish is not None and finish not in STOP_REASONS:
         reply.note_drift("stop_reason", [finish])
+    stop_reason = None if finish is None else STOP_REASONS.get(finish, StopReason.END_TURN)
+    if stop_reason is StopReason.END_TURN and any(isinstance(block, ToolUseBlock) for block in content):
+        stop_reason = StopReason.TOOL_USE
     return reply.build(
         content,
         model=None,
-        stop_reason=_decode_stop_reason(finish, content),
+        stop_reason=stop_reason,
         usage=decode_usage(native.get("usage")),
         raw={key: value for key, value in raw.items() if value not in (None, {}, [], False)},
         status=status,
         known=known,
     )
-
-
-def _truncated_calls(pieces: Sequence[Piece], finish: str | None) -> list[int]:
-    """Return the position of a last call that the limit cut before its arguments; other cuts show in parsing."""
-    if finish != "MAX_TOKENS" or not pieces or pieces[-1][0] != "tool_calls":
-        return []
-    function = pieces[-1][1].get("function") or {}
-    return [] if function.get("arguments") else [len(pieces) - 1]
-
-
-def _decode_stop_reason(native: str | None, content: Sequence[ContentBlock]) -> StopReason | None:
-    if native is None:
-        return None
-    reason = STOP_REASONS.get(native, StopReason.END_TURN)
-    calls = any(isinstance(block, ToolUseBlock) for block in content)
-    return StopReason.TOOL_USE if calls and reason is StopReason.END_TURN else reason
 
 
 def decode_usage(native: Any) -> TokenUsage | None:
@@ -171,8 +162,12 @@ def _decode_block(field: str, value: Any, tool_use_id: str, *, cut: bool = False
     """Decode a piece; unknown pieces are kept whole."""
     if field == "tool_plan":
         return ThinkingBlock(text=value)
+    if field == "tool_calls" and isinstance(function := value.get("function"), dict):
+        text = function.get("arguments") or ""
+        arguments, raw_input = ({}, text) if cut else wirejson.parse_arguments(text)
+        return ToolUseBlock(id=tool_use_id, name=function["name"], input=arguments, raw_input=raw_input)
     if field == "tool_calls":
-        return _decode_tool_call(value, tool_use_id, cut=cut)
+        return ProviderBlock(provider=PROVIDER, kind=value["type"], data=value)
     match value["type"]:
         case "text":
             return text_block(value["text"])
@@ -181,30 +176,16 @@ def _decode_block(field: str, value: Any, tool_use_id: str, *, cut: bool = False
         case "image_url":
             image = value["image_url"]
             image = {"url": image} if isinstance(image, str) else image
-            source, media_type = _decode_source(image["url"])
+            source, media_type = MediaSource(kind="url", data=image["url"]), None
+            head, comma, data = image["url"].partition(",")
+            if comma and head.startswith("data:") and head.endswith(";base64"):
+                source, media_type = MediaSource(kind="base64", data=data), head[5:-7] or None
             return ImageBlock(source=source, media_type=media_type, detail=image.get("detail"))
         case "document":
             data = value["document"]["data"]
             return text_block(data if isinstance(data, str) else wirejson.dumps_text(data))
         case kind:
             return ProviderBlock(provider=PROVIDER, kind=kind, data=value)
-
-
-def _decode_tool_call(native: dict[str, Any], tool_use_id: str, *, cut: bool) -> ContentBlock:
-    function = native.get("function")
-    if not isinstance(function, dict):
-        return ProviderBlock(provider=PROVIDER, kind=native["type"], data=native)
-    text = function.get("arguments") or ""
-    arguments, raw_input = ({}, text) if cut else wirejson.parse_arguments(text)
-    return ToolUseBlock(id=tool_use_id, name=function["name"], input=arguments, raw_input=raw_input)
-
-
-def _decode_source(url: str) -> tuple[MediaSource, str | None]:
-    """Split a data URL into content and media type; other URLs stay as they are."""
-    head, comma, data = url.partition(",")
-    if comma and head.startswith("data:") and head.endswith(";base64"):
-        return MediaSource(kind="base64", data=data), head[5:-7] or None
-    return MediaSource(kind="url", data=url), None
 
 
 def _attach_citations(

@@ -16,7 +16,6 @@ from dragoman.canonical.blocks import (
     ContentBlock,
     DocumentBlock,
     ImageBlock,
-    MediaSource,
     ProviderBlock,
     TextBlock,
     ThinkingBlock,
@@ -68,10 +67,16 @@ def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[dic
     """Encode one message for each turn; a turn with several tool results becomes several."""
     encoded: list[dict[str, Any]] = []
     for turn in turns:
-        if turn.role is Role.TOOL:
-            encoded += _encode_tool_results(request, turn)
-        else:
+        if turn.role is not Role.TOOL:
             encoded.append(_encode_turn(request, turn))
+            continue
+        raw, is_simple = turn.raw(PROVIDER), turn.is_simple(PROVIDER)
+        notes = raw.get("blocks", {})
+        for index, (block, origin) in enumerate(turn.iter_blocks()):
+            if isinstance(block, ToolResultBlock):
+                if not is_simple:
+                    request.record_field_losses(turn, index, "errors", *(() if raw else _UNSUPPORTED_FIELDS))
+                encoded.append(encode_tool_result(block, request.tool_id, notes.get(str(origin), {})))
     return encoded
 
 
@@ -91,7 +96,10 @@ def _encode_turn(request: RequestBuilder, turn: Turn) -> dict[str, Any]:
     request.record_moved_texts(turn)
     if raw:
         _record_citation_losses(request, turn, [field for field, _ in pieces])
-        pieces += [("citations", native) for native in (*encode_citations(turn.blocks), *raw.get("citations", ()))]
+        # The sources of the texts are a field of the message.
+        cited = [source for block in turn.blocks if isinstance(block, TextBlock) for source in block.citations]
+        pieces += [("citations", source.data) for source in cited if source.data]
+        pieces += [("citations", native) for native in raw.get("citations", ())]
     return encode_message(str(turn.role), pieces, raw)
 
 
@@ -107,12 +115,6 @@ def _record_citation_losses(request: RequestBuilder, turn: Turn, fields: Sequenc
             )
 
 
-def encode_citations(blocks: Iterable[ContentBlock]) -> list[dict[str, Any]]:
-    """Encode the sources of the texts, which are a field of the message."""
-    citations = [citation for block in blocks if isinstance(block, TextBlock) for citation in block.citations]
-    return [citation.data for citation in citations if citation.data]
-
-
 def encode_block(block: ContentBlock, tool_id: ToolId, note: Note) -> Piece:
     """Encode a block as a piece. ``note`` names the field if it is not the usual one."""
     match block:
@@ -126,7 +128,9 @@ def encode_block(block: ContentBlock, tool_id: ToolId, note: Note) -> Piece:
             function = {"name": block.name, "arguments": wirejson.dumps_text(block.input)}
             return "tool_calls", {"id": tool_id(block.id), "type": "function", "function": function}
         case ImageBlock():
-            image: dict[str, Any] = {"url": _encode_url(block.source, block.media_type or "image/png")}
+            is_url, data = block.source.kind == "url", block.source.data
+            url = data if is_url else f"data:{block.media_type or 'image/png'};base64,{data}"
+            image: dict[str, Any] = {"url": url}
             if block.detail is not None:
                 image["detail"] = block.detail
             return "content", {"type": "image_url", "image_url": image}
@@ -136,10 +140,6 @@ def encode_block(block: ContentBlock, tool_id: ToolId, note: Note) -> Piece:
             return note.get("field", "content"), block.data
         case _:
             raise TypeError(f"the projection let a {block.type} block through")
-
-
-def _encode_url(source: MediaSource, media_type: str) -> str:
-    return source.data if source.kind == "url" else f"data:{media_type};base64,{source.data}"
 
 
 def encode_message(role: str, pieces: Iterable[Piece], raw: Note) -> dict[str, Any]:
@@ -177,18 +177,6 @@ def _drop_covered(residue: Note | None, covered: set[str]) -> dict[str, Any]:
         "set": {field: value for field, value in residue.get("set", {}).items() if field not in covered},
         "drop": [field for field in residue.get("drop", ()) if field not in covered],
     }
-
-
-def _encode_tool_results(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
-    is_simple = turn.is_simple(PROVIDER)
-    notes = turn.raw(PROVIDER).get("blocks", {})
-    encoded: list[dict[str, Any]] = []
-    for index, (block, origin) in enumerate(turn.iter_blocks()):
-        if isinstance(block, ToolResultBlock):
-            if not is_simple:
-                request.record_field_losses(turn, index, "errors", *(() if turn.raw(PROVIDER) else _UNSUPPORTED_FIELDS))
-            encoded.append(encode_tool_result(block, request.tool_id, notes.get(str(origin), {})))
-    return encoded
 
 
 def encode_tool_result(block: ToolResultBlock, tool_id: ToolId, note: Note) -> dict[str, Any]:

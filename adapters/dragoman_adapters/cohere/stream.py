@@ -85,7 +85,10 @@ class CohereStreamDecoder(AccumulatingDecoder):
             case "tool-call-start":
                 return self._call(index, message["tool_calls"])
             case "tool-call-end":
-                return self._call_end(index)
+                position, part = self._open("tool_calls", index)
+                part.ended = True
+                call_id = self._reply.call_id(position, part.native.get("id"))
+                return self.end_call(position, call_id, "".join(part.fragments))
             case "citation-start":
                 self._citations.append(message["citations"])
                 return ()
@@ -95,7 +98,10 @@ class CohereStreamDecoder(AccumulatingDecoder):
             case "citation-end":
                 return ()
             case "message-end":
-                return self._end(delta)
+                if delta.get("error"):
+                    raise errors.decode_error(delta, ErrorContext(self.provider, self._model))
+                self._native |= {key: value for key, value in delta.items() if key != "message"}
+                return self.complete(decode.decode_usage(self._native.get("usage")))
             case _:
                 return self.skip_unknown(str(kind))
 
@@ -148,17 +154,6 @@ class CohereStreamDecoder(AccumulatingDecoder):
             part.fragments.append(fragment)
             call = self._reply.call_id(position, part.native.get("id"))
             yield ToolUseInputDelta(self._reply.message_id, position, call, fragment)
-
-    def _call_end(self, index: Any) -> Iterator[StreamEvent]:
-        position, part = self._open("tool_calls", index)
-        part.ended = True
-        return self.end_call(position, self._reply.call_id(position, part.native.get("id")), "".join(part.fragments))
-
-    def _end(self, delta: dict[str, Any]) -> Iterator[StreamEvent]:
-        if delta.get("error"):
-            raise errors.decode_error(delta, ErrorContext(self.provider, self._model))
-        self._native |= {key: value for key, value in delta.items() if key != "message"}
-        return self.complete(decode.decode_usage(self._native.get("usage")))
 
     def accumulated_reply(self) -> dict[str, Any]:
         """Return the reply object so far, without its pieces."""

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, load_part
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireResponse
@@ -21,7 +20,7 @@ from dragoman_adapters.google.options import decode_options
 if TYPE_CHECKING:
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.operations.embeddings import EmbeddingAdapter
-    from dragoman_adapters.google.embeddings import GoogleEmbeddings
+    from dragoman.adapter.replies.stream_decoder import StreamDecoder
 
 
 class GoogleAdapter(WireAdapter):
@@ -48,10 +47,10 @@ class GoogleAdapter(WireAdapter):
     decode_error_at: ClassVar[str] = "dragoman_adapters.google.errors:decode_error"
     encode_reply_at: ClassVar[str] = "dragoman_adapters.google.encode_reply:encode_reply"
     encode_error_at: ClassVar[str] = "dragoman_adapters.google.encode_reply:encode_error"
-    resource: ClassVar[str] = "/v1beta/models/"
-    """The path before a model's name."""
-    resources: ClassVar[Mapping[str, str]] = {"models/": "/v1beta/models/", "tunedModels/": "/v1beta/tunedModels/"}
-    """The path before a name that starts with its kind of resource."""
+    resources: ClassVar[Mapping[str, str]] = {
+        "models/": "/v1beta/models/", "tunedModels/": "/v1beta/tunedModels/", "": "/v1beta/models/",
+    }  # fmt: skip
+    """The path before a model's name, by the kind of resource that the name starts with."""
 
     @property
     def capabilities(self) -> AdapterCapabilities:
@@ -74,8 +73,9 @@ class GoogleAdapter(WireAdapter):
 
     @property
     def embeddings(self) -> "EmbeddingAdapter":
-        kind: type[GoogleEmbeddings] = load_part(self.embeddings_at)
-        return kind(self.provider, self.model, self.error, self.model_path)
+        kind = load_part(self.embeddings_at)
+        adapter: EmbeddingAdapter = kind(self.provider, self.model, self.error, self.model_path)
+        return adapter
 
     def request_path(self, options: AdapterOptions) -> str:
         """Return the path of a request. Without ``alt=sse`` a stream comes as one JSON array."""
@@ -83,11 +83,8 @@ class GoogleAdapter(WireAdapter):
 
     def model_path(self) -> str:
         """Return the path of the model. Raises RequestError for a model's name that does not fit into a path."""
-        name, resource = self.model, self.resource
-        for prefix, resource_path in self.resources.items():
-            if name.startswith(prefix):
-                name, resource = name.removeprefix(prefix), resource_path
-        return f"{resource}{self.name_in_path(name)}"
+        kind = next(filter(self.model.startswith, self.resources))
+        return f"{self.resources[kind]}{self.name_in_path(self.model.removeprefix(kind))}"
 
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         return encode.encode_body(request, tools, self.capabilities_of)
@@ -147,5 +144,6 @@ class VertexAdapter(GoogleAdapter):
     telemetry_name: ClassVar[str] = "gcp.vertex_ai"
     services_at: ClassVar[str] = "dragoman_adapters.google.services:VertexServiceApi"
     embeddings_at: ClassVar[str] = "dragoman_adapters.google.embeddings:VertexEmbeddings"
-    resource: ClassVar[str] = "/publishers/google/models/"
-    resources: ClassVar[Mapping[str, str]] = {"models/": "/publishers/google/models/", "endpoints/": "/endpoints/"}
+    resources: ClassVar[Mapping[str, str]] = {
+        "models/": "/publishers/google/models/", "endpoints/": "/endpoints/", "": "/publishers/google/models/",
+    }  # fmt: skip

@@ -17,18 +17,11 @@ STOP_REASONS = {
     "STOP": StopReason.END_TURN,
     "MAX_TOKENS": StopReason.MAX_TOKENS,
     "CONTINUATION": StopReason.PAUSE,
-    "SAFETY": StopReason.REFUSAL,
-    "RECITATION": StopReason.REFUSAL,
-    "BLOCKLIST": StopReason.REFUSAL,
-    "PROHIBITED_CONTENT": StopReason.REFUSAL,
-    "SPII": StopReason.REFUSAL,
-    "MODEL_ARMOR": StopReason.REFUSAL,
-    "IMAGE_SAFETY": StopReason.REFUSAL,
-    "IMAGE_PROHIBITED_CONTENT": StopReason.REFUSAL,
-    "IMAGE_RECITATION": StopReason.REFUSAL,
-    "ESCALATION": StopReason.REFUSAL,
-    "PUP_LIMITED_DISABLED": StopReason.REFUSAL,
-}
+    **dict.fromkeys((
+        "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR", "IMAGE_SAFETY",
+        "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "ESCALATION", "PUP_LIMITED_DISABLED",
+    ), StopReason.REFUSAL),
+}  # fmt: skip
 """All other reasons mean an error, such as a malformed call or a missing signature."""
 ERROR_REASONS = {
     "FINISH_REASON_UNSPECIFIED", "LANGUAGE", "OTHER", "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL",
@@ -284,7 +277,12 @@ class _AnswerText:
         text_at = self._bytes[start:end].decode(errors="replace")
         if quoted and text_at != quoted:
             return self._find_text(quoted)
-        return self._to_characters(len(self._bytes[:start].decode(errors="replace")), len(text_at))
+        first = len(self._bytes[:start].decode(errors="replace"))
+        for index, text in self._texts:
+            if first < len(text):
+                return index, first, min(len(text), first + len(text_at))
+            first -= len(text)
+        return None
 
     def _find_text(self, quoted: Any) -> tuple[int, int, int] | None:
         if not isinstance(quoted, str) or not quoted:
@@ -292,11 +290,4 @@ class _AnswerText:
         for index, text in self._texts:
             if (start := text.find(quoted)) >= 0:
                 return index, start, start + len(quoted)
-        return None
-
-    def _to_characters(self, start: int, length: int) -> tuple[int, int, int] | None:
-        for index, text in self._texts:
-            if start < len(text):
-                return index, start, min(len(text), start + length)
-            start -= len(text)
         return None

@@ -11,6 +11,7 @@ from dragoman.canonical.blocks import (
     ContentBlock,
     DocumentBlock,
     ImageBlock,
+    MediaBlock,
     MediaSource,
     ProviderBlock,
     ThinkingBlock,
@@ -18,7 +19,7 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
     text_block,
 )
-from dragoman_adapters.google.encode_blocks import Media, apply_note
+from dragoman_adapters.google.encode_blocks import apply_note
 from dragoman_adapters.google.values.base64_text import to_standard_base64, to_standard_part
 from dragoman_adapters.google.values.spelling import to_camel_case
 
@@ -76,7 +77,7 @@ def _decode_tool_call(native: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
     return ToolUseBlock(id=tool_use_id, name=native["name"], input=arguments or {}, raw_input=raw)
 
 
-def _decode_media(source: MediaSource, media_type: str | None, part: Mapping[str, Any]) -> Media:
+def _decode_media(source: MediaSource, media_type: str | None, part: Mapping[str, Any]) -> MediaBlock:
     """Return the block for a media type. Without a type, a link to YouTube is a video and anything else a document."""
     family = (media_type or "").partition("/")[0]
     if not family and source.kind == "url" and urlsplit(source.data).hostname in _YOUTUBE:
@@ -101,16 +102,13 @@ def decode_tool_result(native: dict[str, Any], tool_use_id: str, provider: str) 
     """Decode a tool's result. An object with ``output`` or ``error`` alone holds the result; any other object is the
     result.
     """
-    response = native.get("response")
-    response_object = response if isinstance(response, dict) else {}
-    is_error = response_object.keys() == {"error"}
-    answer = (
-        response_object["error"]
-        if is_error
-        else response_object["output"]
-        if response_object.keys() == {"output"}
-        else response
-    )
+    answer: Any = native.get("response")
+    is_error = False
+    match answer:
+        case {"error": inner} if len(answer) == 1:
+            answer, is_error = inner, True
+        case {"output": inner} if len(answer) == 1:
+            answer = inner
     content: list[ContentBlock] = []
     if answer or isinstance(answer, (int, float)):
         content.append(text_block(answer if isinstance(answer, str) else wirejson.dumps_text(answer)))

@@ -32,15 +32,19 @@ def decode_history(native: Mapping[str, Any], reader: "HistoryReader") -> list[s
     named, instruction = find_field(native, "systemInstruction")
     covered = ["contents"]
     if instruction:
-        _add_instruction(reader, named, instruction)
         covered.append(named)
+        notes: dict[str, Any] = {"named": named} if named != "systemInstruction" else {}
+        if isinstance(instruction, str):
+            reader.add(Role.SYSTEM, (text_block(instruction),), {**notes, "string": True})
+        else:
+            parts, layout = _split_content(instruction, {})
+            _add_message(reader, Role.SYSTEM, parts, {**notes, **layout}, by_model=False)
     contents = native["contents"]
     start, known = reader.resume(contents)
     open_calls: list[_OpenCall] = list(known or ())
     for count, content in enumerate(islice(contents, start, None), start + 1):
         if content.get("role") == "model":
-            parts, is_single = _content_parts(content)
-            layout = _note_layout(content, {"role": "model"}, is_single=is_single)
+            parts, layout = _split_content(content, {"role": "model"})
             open_calls += _add_message(reader, Role.ASSISTANT, parts, {"joined": False, **layout}, by_model=True)
         else:
             _add_user_content(reader, content, open_calls)
@@ -48,22 +52,12 @@ def decode_history(native: Mapping[str, Any], reader: "HistoryReader") -> list[s
     return covered
 
 
-def _add_instruction(reader: "HistoryReader", named: str, native: Any) -> None:
-    notes: dict[str, Any] = {"named": named} if named != "systemInstruction" else {}
-    if isinstance(native, str):
-        reader.add(Role.SYSTEM, (text_block(native),), {**notes, "string": True})
-        return
-    content, is_single = _content_parts(native)
-    layout = _note_layout(native, {}, is_single=is_single)
-    _add_message(reader, Role.SYSTEM, content, {**notes, **layout}, by_model=False)
-
-
 def _add_user_content(reader: "HistoryReader", native: Mapping[str, Any], open_calls: list[_OpenCall]) -> None:
     """Add one content of the user. Each tool result becomes a message, and so do the other parts together."""
-    parts, is_single = _content_parts(native)
+    parts, layout = _split_content(native, {"role": "user"})
     answers = [index for index, part in enumerate(parts) if _function_response(part) is not None]
     others = [index for index in range(len(parts)) if index not in answers]
-    layout = {"joined": False, **_note_layout(native, {"role": "user"}, is_single=is_single)}
+    layout = {"joined": False, **layout}
     if answers + others != sorted(answers + others):
         layout["order"] = answers + others
     for index in answers:
@@ -141,50 +135,38 @@ def _pop_call(open_calls: list[_OpenCall], name: str | None, wire_id: str | None
 def _function_response(part: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a part's functionResponse in camelCase; None if it has none."""
     native = find_field(part, "functionResponse")[1]
-    answer: dict[str, Any] | None = to_camel_case(native)[0] if isinstance(native, dict) else None
-    return answer
+    return to_camel_case(native)[0] if isinstance(native, dict) else None
 
 
-def _content_parts(native: Mapping[str, Any]) -> tuple[list[dict[str, Any]], bool]:
-    """Return the parts of a content, and whether it holds a single part without a list."""
+def _split_content(native: Mapping[str, Any], ours: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the parts of a content, and what it holds in addition to them and to what we would write."""
     found = native.get("parts")
-    return ([found], True) if isinstance(found, dict) else (list(found or ()), False)
-
-
-def _note_layout(native: Mapping[str, Any], ours: dict[str, Any], *, is_single: bool) -> dict[str, Any]:
-    """Return what a content holds in addition to its parts and to what we would write."""
+    parts, is_single = ([found], True) if isinstance(found, dict) else (list(found or ()), False)
     note: dict[str, Any] = {"single": True} if is_single else {}
     if difference := diff_objects({key: value for key, value in native.items() if key != "parts"}, ours):
         note["content"] = difference
     if "parts" not in native:
         note["content"] = {**note.get("content", {}), "drop": [*note.get("content", {}).get("drop", ()), "parts"]}
-    return note
+    return parts, note
 
 
 def decode_tools(native: Mapping[str, Any], provider: str) -> list[ToolDefinition]:
     """Decode the tools of a request. Tools that Google runs itself are kept whole, under their names."""
     found: list[ToolDefinition] = []
     for entry in native.get("tools") or ():
-        definitions = [*_decode_entry(entry, provider)]
-        if definitions:
-            note = decode_blocks.note_part(entry, encode.encode_tools(definitions, provider)[0])
-            if note:
-                first = {**(definitions[0].provider_raw or {}), "entry": note}
-                definitions[0] = replace_fields(definitions[0], {"provider_raw": copy_json(first)})
+        definitions: list[ToolDefinition] = []
+        for key, value in entry.items():
+            if camel_case_name(key) == encode.DECLARATIONS_FIELD:
+                for item in value or ():
+                    definitions.append(_decode_function(item, {"by": provider, "joined": bool(definitions)}))
+            elif value is not None:
+                raw = {"by": provider, "joined": bool(definitions), "native": {key: value}}
+                definitions.append(ToolDefinition(name=key, provider_raw=raw))
+        if definitions and (note := decode_blocks.note_part(entry, encode.encode_tools(definitions, provider)[0])):
+            first = {**(definitions[0].provider_raw or {}), "entry": note}
+            definitions[0] = replace_fields(definitions[0], {"provider_raw": copy_json(first)})
         found += definitions
     return found
-
-
-def _decode_entry(entry: Mapping[str, Any], provider: str) -> list[ToolDefinition]:
-    definitions: list[ToolDefinition] = []
-    for key, value in entry.items():
-        if camel_case_name(key) == encode.DECLARATIONS_FIELD:
-            for item in value or ():
-                definitions.append(_decode_function(item, {"by": provider, "joined": bool(definitions)}))
-        elif value is not None:
-            raw = {"by": provider, "joined": bool(definitions), "native": {key: value}}
-            definitions.append(ToolDefinition(name=key, provider_raw=raw))
-    return definitions
 
 
 def _decode_function(native: dict[str, Any], raw: dict[str, Any]) -> ToolDefinition:

@@ -51,7 +51,12 @@ class VertexEmbeddings(GoogleEmbeddings):
     def encode(self, inputs: Sequence[EmbeddingInput], options: EmbeddingOptions) -> tuple[str, dict[str, Any]]:
         path = self._model_path()
         if self.capabilities.wire.get("operation") == "predict":
-            return f"{path}:predict", self._predict(inputs, options)
+            purpose = self.purpose_word(options)
+            instances = [{"content": each, **({"task_type": purpose} if purpose else {})} for each in inputs]
+            parameters: dict[str, Any] = {"autoTruncate": self.provider_cuts(options)}
+            if options.dimensions is not None:
+                parameters["outputDimensionality"] = options.dimensions
+            return f"{path}:predict", {"instances": instances, "parameters": parameters}
         settings = {**self._options(options), "autoTruncate": self.provider_cuts(options)}
         requests = [{"content": _content(each), "embedContentConfig": settings} for each in inputs]
         if len(requests) == 1:
@@ -61,19 +66,10 @@ class VertexEmbeddings(GoogleEmbeddings):
     def decode(self, native: dict[str, Any], response: WireResponse) -> NativeEmbeddings:
         if isinstance(native.get("predictions"), list):
             return self._decode_predictions(native["predictions"])
-        if isinstance(native.get("embedding"), dict):
-            native = {**native, "embeddings": [native["embedding"]]}
-            found = super().decode(native, response)
-            return found._replace(truncated=(0,) if native.get("truncated") is True else ())
-        return super().decode(native, response)
-
-    def _predict(self, inputs: Sequence[EmbeddingInput], options: EmbeddingOptions) -> dict[str, Any]:
-        purpose = self.purpose_word(options)
-        instances = [{"content": each, **({"task_type": purpose} if purpose else {})} for each in inputs]
-        parameters: dict[str, Any] = {"autoTruncate": self.provider_cuts(options)}
-        if options.dimensions is not None:
-            parameters["outputDimensionality"] = options.dimensions
-        return {"instances": instances, "parameters": parameters}
+        if not isinstance(native.get("embedding"), dict):
+            return super().decode(native, response)
+        found = super().decode({**native, "embeddings": [native["embedding"]]}, response)
+        return found._replace(truncated=(0,) if native.get("truncated") is True else ())
 
     def _decode_predictions(self, predictions: list[Any]) -> NativeEmbeddings:
         found = [each.get("embeddings") if isinstance(each, dict) else None for each in predictions]

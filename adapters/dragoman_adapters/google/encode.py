@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from dragoman.adapter.facts.capabilities import AdapterCapabilities
@@ -13,11 +12,19 @@ from dragoman.adapter.requests.call_translators import ActionCalls, restore_acti
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.wire_diff import apply_diff
-from dragoman.canonical.blocks import ContentBlock, DocumentBlock, ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.blocks import (
+    MEDIA_BLOCKS,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.google import encode_blocks
-from dragoman_adapters.google.encode_blocks import Media, Note, apply_note
+from dragoman_adapters.google.encode_blocks import Note, apply_note
 from dragoman_adapters.google.options import encode_options
 from dragoman_adapters.google.values.spelling import camel_case_name
 
@@ -59,8 +66,12 @@ class _Content:
 
     def to_native(self) -> dict[str, Any]:
         self.flush_deferred()
-        if self.answers:
-            self._reorder_answers()
+        # Results for calls of the same name go in the order of their calls.
+        for name in {call.name for _, call in self.answers}:
+            same = [(index, call) for index, call in self.answers if call.name == name]
+            ordered = [self.native_parts[index] for index, _ in sorted(same, key=lambda each: each[1].position)]
+            for (index, _), part in zip(same, ordered, strict=True):
+                self.native_parts[index] = part
         if not self.note:
             return {"role": self.role, "parts": self.native_parts}
         order = self.note.get("order", ())
@@ -74,27 +85,9 @@ class _Content:
             found["parts"] = self.native_parts[0]
         return found
 
-    def _reorder_answers(self) -> None:
-        """Put results for calls of the same name into the order of their calls."""
-        for name in {call.name for _, call in self.answers}:
-            same = [(index, call) for index, call in self.answers if call.name == name]
-            ordered = [self.native_parts[index] for index, _ in sorted(same, key=lambda each: each[1].position)]
-            for (index, _), part in zip(same, ordered, strict=True):
-                self.native_parts[index] = part
-
-
-def encode_messages(
-    request: RequestBuilder, capabilities_of: CapabilitiesOf, turns: Sequence[Turn]
-) -> list[dict[str, Any]]:
-    """Encode turns as contents."""
-    encoder = _ContentsEncoder(request, capabilities_of)
-    for turn in turns:
-        encoder.add(turn)
-    return encoder.finish()
-
 
 class _ContentsEncoder:
-    """Encodes turns one by one."""
+    """Encodes turns as contents."""
 
     def __init__(self, request: RequestBuilder, capabilities_of: CapabilitiesOf) -> None:
         self._capabilities_of = capabilities_of
@@ -103,7 +96,20 @@ class _ContentsEncoder:
         self._contents: list[_Content] = []
         self._calls: dict[str, _Call] = {}
 
-    def add(self, turn: Turn) -> None:
+    def encode(self, turns: Sequence[Turn]) -> list[dict[str, Any]]:
+        """Return the contents, with a user's turn at the start if the wire needs one."""
+        for turn in turns:
+            self._add(turn)
+        self._fill_empty()
+        # A content that was read without parts goes back without parts; an empty reply is not repeated.
+        sent = [content for content in self._contents if content.native_parts or "joined" in content.note]
+        if self._request.at_list_start and (not sent or sent[0].role == "model"):
+            reason = "a conversation begins with the user: a user's turn is added in front"
+            self._request.record_loss(LossKind.ROLE, reason, Severity.INFO)
+            sent.insert(0, _Content("user", [{"text": CONTINUE_TEXT}]))
+        return [content.to_native() for content in sent]
+
+    def _add(self, turn: Turn) -> None:
         """Add a turn, in a new content or at the end of the last one if that has the same role."""
         role = "model" if turn.role is Role.ASSISTANT else "user"
         if text := turn.plain_text(self._request.provider):
@@ -122,17 +128,6 @@ class _ContentsEncoder:
             content.native_parts += self._encode_assistant(turn, turn_note)
         else:
             content.native_parts += encode_parts(self._request, turn)
-
-    def finish(self) -> list[dict[str, Any]]:
-        """Return the contents, with a user's turn at the start if the wire needs one."""
-        self._fill_empty()
-        # A content that was read without parts goes back without parts; an empty reply is not repeated.
-        sent = [content for content in self._contents if content.native_parts or "joined" in content.note]
-        if self._request.at_list_start and (not sent or sent[0].role == "model"):
-            reason = "a conversation begins with the user: a user's turn is added in front"
-            self._request.record_loss(LossKind.ROLE, reason, Severity.INFO)
-            sent.insert(0, _Content("user", [{"text": CONTINUE_TEXT}]))
-        return [content.to_native() for content in sent]
 
     def _content(self, role: str, turn_note: Note) -> _Content:
         last = self._contents[-1] if self._contents else None
@@ -155,7 +150,11 @@ class _ContentsEncoder:
         """Encode an assistant's turn, and remember its calls for their results."""
         found: list[dict[str, Any]] = []
         is_simple = turn.is_simple(self._request.provider)
-        unsigned = bool(self._facts["signature"]) and not self._is_signed(turn, turn_note)
+        unsigned = bool(self._facts["signature"])
+        issuer, _, model = (turn.message.metadata.model or "").partition(":")
+        if unsigned and turn_note and issuer == self._request.provider:
+            # What a model of this provider has written has what needs a signature, if the model signs its calls.
+            unsigned = not self._capabilities_of(model).wire["signature"]
         for index, block in enumerate(turn.blocks):
             if isinstance(block, ToolUseBlock):
                 is_action = block.id in turn_note.get(ACTIONS_NOTE, ())
@@ -181,16 +180,6 @@ class _ContentsEncoder:
             else:
                 found += _encode_parts(self._request, turn, index, turn_note)
         return found
-
-    def _is_signed(self, turn: Turn, turn_note: Note) -> bool:
-        """Whether the turn comes from a model of this provider that signs its calls: what needs a signature has one
-        then.
-        """
-        issuer = turn.message.metadata.model or ""
-        provider, _, model = issuer.partition(":")
-        if not turn_note or provider != self._request.provider:
-            return False
-        return bool(self._capabilities_of(model).wire["signature"])
 
     def _wire_id(self, turn: Turn, index: int, turn_note: Note) -> str | None:
         """Return the id of a call on the wire; None if this provider issued the call without one."""
@@ -229,11 +218,15 @@ class _ContentsEncoder:
         for each in block.content:
             if isinstance(each, DocumentBlock) and each.source.kind == "text":
                 kept_blocks.append(TextBlock(text=each.source.data))
-            elif isinstance(each, Media) and _media_type(each) not in self._facts["result_media"]:
-                content.deferred.append(encode_blocks.encode_media(each))
-                self._record_loss(turn, index, f"the tool's {each.type} follows its answer")
-            else:
-                kept_blocks.append(each)
+                continue
+            if isinstance(each, MEDIA_BLOCKS):
+                encoded = encode_blocks.encode_media(each)
+                data: dict[str, Any] = encoded.get("inlineData") or encoded["fileData"]
+                if data.get("mimeType") not in self._facts["result_media"]:
+                    content.deferred.append(encoded)
+                    self._record_loss(turn, index, f"the tool's {each.type} follows its answer")
+                    continue
+            kept_blocks.append(each)
         return (
             block if tuple(kept_blocks) == block.content else block.model_copy(update={"content": tuple(kept_blocks)})
         )
@@ -262,7 +255,7 @@ def encode_parts(request: RequestBuilder, turn: Turn) -> Iterator[dict[str, Any]
 
 
 def _encode_parts(request: RequestBuilder, turn: Turn, index: int, turn_note: Note) -> Iterator[dict[str, Any]]:
-    """Encode a block: two parts for a document with a title, none for an empty text of another provider."""
+    """Encode a block: several parts for a text that arrived so, or if `split_document` splits it."""
     block = turn.blocks[index]
     if turn_note:
         request.record_field_losses(turn, index, "citations")
@@ -270,42 +263,38 @@ def _encode_parts(request: RequestBuilder, turn: Turn, index: int, turn_note: No
         part = encode_blocks.apply_note(encode_blocks.encode_block(block), note)
         yield from encode_blocks.cut_text(part, note[encode_blocks.CUTS]) if encode_blocks.CUTS in note else (part,)
         return
-    resolution = _image_resolution(request, block)
+    detail = block.detail if isinstance(block, ImageBlock) else None
+    takes_detail = detail in _RESOLUTIONS and request.target.capabilities.wire["media_resolution"]
+    resolution = detail if takes_detail else None
     request.record_field_losses(turn, index, *UNSUPPORTED_FIELDS, *(() if resolution else ("resolution",)))
+    for each in split_document(request, turn, index):
+        encoded = encode_blocks.encode_block(each)
+        if resolution:
+            encoded["mediaResolution"] = {"level": f"MEDIA_RESOLUTION_{resolution.upper()}"}
+        yield encoded
+
+
+def split_document(request: RequestBuilder, turn: Turn, index: int) -> Iterator[ContentBlock]:
+    """Yield the blocks to send for a block of another provider, which is nearly always itself: a text with the title in
+    front of a document, and a text in place of one that is a plain text. An empty text is left out."""
+    block = turn.blocks[index]
     if isinstance(block, TextBlock) and not block.text:
         request.record_block_loss(turn, index, LossKind.EMPTY_TEXT, "an empty text is not sent", Severity.INFO)
         return
     if isinstance(block, DocumentBlock):
         if text := "\n".join(filter(None, (block.title, block.context))):
-            request.record_block_loss(
-                turn, index, LossKind.FLATTENED, "title and note go in front as text", Severity.INFO
-            )
-            yield {"text": text}
+            reason = "title and note go in front as text"
+            request.record_block_loss(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
+            yield TextBlock(text=text)
         if block.source.kind == "text":
-            yield {"text": block.source.data}
-            return
-    encoded = encode_blocks.encode_block(block)
-    if resolution:
-        encoded["mediaResolution"] = {"level": f"MEDIA_RESOLUTION_{resolution.upper()}"}
-    yield encoded
-
-
-def _image_resolution(request: RequestBuilder, block: ContentBlock) -> str | None:
-    """Return the resolution of an image; None if the model has no such field."""
-    detail = block.detail if isinstance(block, ImageBlock) else None
-    return detail if detail in _RESOLUTIONS and request.target.capabilities.wire["media_resolution"] else None
+            block = TextBlock(text=block.source.data)
+    yield block
 
 
 def _block_note(turn_note: Note, turn: Turn, index: int) -> Note:
     origin = turn.origins[index]
     note: Mapping[str, Any] = turn_note.get("blocks", {}).get(str(origin), {}) if origin != SYNTHETIC else {}
     return note
-
-
-def _media_type(block: Media) -> str | None:
-    encoded = encode_blocks.encode_media(block)
-    data: dict[str, Any] = encoded.get("inlineData") or encoded["fileData"]
-    return data.get("mimeType")
 
 
 DECLARATIONS_FIELD = "functionDeclarations"
@@ -317,24 +306,20 @@ def encode_body(
     """Encode the whole body. The path holds the model and says whether to stream."""
     system, turns = request.split_instructions()
     encoded: dict[str, Any] = _encode_system(request, system)
-    encoded["contents"] = request.encode_history(turns, partial(encode_messages, request, capabilities_of))
+    encoded["contents"] = request.encode_history(
+        turns, lambda stretch: _ContentsEncoder(request, capabilities_of).encode(stretch)
+    )
     if usable := request.fit_tools(definitions):
         encoded["tools"] = encode_tools(usable, request.provider)
-        _finish_functions(request, usable, encoded["tools"])
+        by_name = {definition.name: definition for definition in usable if definition.extra}
+        for entry in encoded["tools"] if by_name else ():
+            for function in entry.get(DECLARATIONS_FIELD, ()):
+                if (definition := by_name.get(function.get("name"))) is not None:
+                    function |= request.finish_function(definition, function)
         if (computer := request.context.native_calls.get("functionCall")) is not None:
             names = {tool.name for tool in usable if "native" not in (tool.provider_raw or {})}
             request.context.action_calls = ActionCalls(computer, names)
     return encoded | encode_options(request, tools=bool(usable))
-
-
-def _finish_functions(
-    request: RequestBuilder, definitions: Sequence[ToolDefinition], entries: Sequence[dict[str, Any]]
-) -> None:
-    by_name = {definition.name: definition for definition in definitions if definition.extra}
-    for entry in entries if by_name else ():
-        for function in entry.get(DECLARATIONS_FIELD, ()):
-            if (definition := by_name.get(function.get("name"))) is not None:
-                function |= request.finish_function(definition, function)
 
 
 def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> dict[str, Any]:

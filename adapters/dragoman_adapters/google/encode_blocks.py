@@ -14,16 +14,14 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.package_data import read_toml
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import (
-    AudioBlock,
+    MEDIA_BLOCKS,
     ContentBlock,
-    DocumentBlock,
-    ImageBlock,
+    MediaBlock,
     ProviderBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    VideoBlock,
 )
 from dragoman_adapters.google.values.base64_text import restore_base64
 from dragoman_adapters.google.values.spelling import restore_spelling
@@ -32,9 +30,6 @@ Note = Mapping[str, Any]
 """The adapter's note on a decoded object."""
 CUTS = "cuts"
 """The note on a text that arrived in several parts: where the second one and each further one begin, in characters."""
-
-Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
-
 
 _DEFAULT_TYPES = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4", "document": "application/pdf"}
 
@@ -49,8 +44,8 @@ def encode_block(block: ContentBlock, wire_id: str | None = None) -> dict[str, A
             return {"text": block.text, "thought": True, **signed}
         case ToolUseBlock():
             return {"functionCall": {**_id_field(wire_id), "name": block.name, "args": block.input}}
-        case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock():
-            return encode_media(block)
+        case media if isinstance(media, MEDIA_BLOCKS):
+            return encode_media(media)
         case ProviderBlock():
             return block.data
         case _:
@@ -61,7 +56,7 @@ def _id_field(wire_id: str | None) -> dict[str, str]:
     return {"id": wire_id} if wire_id else {}
 
 
-def encode_media(block: Media) -> dict[str, Any]:
+def encode_media(block: MediaBlock) -> dict[str, Any]:
     source, media_type = block.source, block.media_type
     match source.kind:
         case "base64":
@@ -113,8 +108,7 @@ def apply_note(encoded: dict[str, Any], note: Mapping[str, Any] | None) -> dict[
     inner = note.get("inner", {})
     patched = {key: apply_diff(value, inner[key]) if key in inner else value for key, value in encoded.items()}
     merged = restore_base64(apply_diff(patched, note), note.get("base64", ()))
-    restored: dict[str, Any] = restore_spelling(merged, note.get("spelling", ()))
-    return restored
+    return restore_spelling(merged, note.get("spelling", ()))
 
 
 def cut_text(part: dict[str, Any], cuts: Sequence[int]) -> Iterator[dict[str, Any]]:

@@ -25,7 +25,6 @@ from dragoman.adapter.losses import LossKind
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
-    Citation,
     ContentBlock,
     ProviderBlock,
     RedactedThinkingBlock,
@@ -77,7 +76,7 @@ def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
     raw = writer.own_raw(message)
     candidates: list[dict[str, Any]]
     if raw:
-        parts = _encode_own_parts(message, raw, writer) if writer.is_own else _encode_parts(message, writer)
+        parts = _encode_parts(message, raw, writer)
         content = {"content": {"parts": parts, "role": "model"}} if parts else {}
         candidates = [content | (raw.get("candidate") or {})] if "candidate" in raw or parts else []
         if candidates and writer.alternatives(message):
@@ -89,7 +88,7 @@ def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
             answers.append(message.model_copy(update={"content": other.content, "metadata": metadata}))
         candidates = []
         for index, answer in enumerate(answers):
-            parts = _encode_own_parts(answer, {}, writer) if writer.is_own else _encode_parts(answer, writer)
+            parts = _encode_parts(answer, {}, writer)
             candidate = {"content": {"parts": parts, "role": "model"}, "index": index}
             candidate["finishReason"] = stop_word(answer.stop_reason, writer)
             candidates.append(candidate | encode_grounding(answer, writer))
@@ -107,28 +106,22 @@ def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
     return encoded
 
 
-def _encode_own_parts(message: Message, raw: Mapping[str, Any], writer: ReplyWriter) -> list[dict[str, Any]]:
-    """Encode the parts of this wire's provider as they came."""
+def _encode_parts(message: Message, raw: Mapping[str, Any], writer: ReplyWriter) -> list[dict[str, Any]]:
+    """Encode the parts of this wire's provider as they came, and those of another as a client reads them. What its
+    client cannot show goes into the place of a signature, sealed, so that the client returns it."""
     notes = raw.get("blocks", {})
     own_ids = raw.get("tool_ids", {})
     parts: list[dict[str, Any]] = []
     for index, block in enumerate(message.content):
-        if not (writer.is_native(block) and isinstance(block, NATIVE_BLOCKS)):
+        if not (writer.is_own and writer.is_native(block) and isinstance(block, NATIVE_BLOCKS)):
             parts += encode_part(block, index, message, writer)
             continue
         native = None
         if isinstance(block, ToolUseBlock):
             native = own_ids.get(block.id) or writer.context.tool_ids.native_id(block.id, writer.provider)
         parts.append(encode_blocks.apply_note(encode_blocks.encode_block(block, native), notes.get(str(index))))
-    return parts
-
-
-def _encode_parts(message: Message, writer: ReplyWriter) -> list[dict[str, Any]]:
-    """Encode a message of another provider. What its client cannot show goes into the place of a signature, sealed, so
-    that the client returns it."""
-    parts: list[dict[str, Any]] = []
-    for index, block in enumerate(message.content):
-        parts += encode_part(block, index, message, writer)
+    if writer.is_own:
+        return parts
     call = next((part for part in parts if "functionCall" in part), None)
     if (envelope := seal_rest(message, writer, in_call=call is not None)) is not None:
         if call is None:
@@ -141,14 +134,9 @@ def _encode_parts(message: Message, writer: ReplyWriter) -> list[dict[str, Any]]
 def seal_rest(message: Message, writer: ReplyWriter, *, in_call: bool) -> str | None:
     """Return the envelope for the rest of a message. In the place of a call's signature it holds the thinking as well:
     some clients send back their calls, and no thoughts."""
-    shown = shown_places(message)
+    shown = {index for index, block in enumerate(message.content) if block.type in VISIBLE_BLOCKS}
     thoughts = {place for place in shown if message.content[place].type in ("thinking", "redacted_thinking")}
     return writer.state.seal_rest(message, shown, thoughts if in_call else ())
-
-
-def shown_places(message: Message) -> set[int]:
-    """Return the places of the blocks that a client gets."""
-    return {index for index, block in enumerate(message.content) if block.type in VISIBLE_BLOCKS}
 
 
 def encode_part(block: ContentBlock, index: int, message: Message, writer: ReplyWriter) -> list[dict[str, Any]]:
@@ -202,20 +190,17 @@ def encode_grounding(message: Message, writer: ReplyWriter) -> dict[str, Any]:
             reason = "sources without an address: left out"
             writer.record_loss(LossKind.CITATIONS, reason, index=index, block="text")
         for source in named:
-            supports.append({"segment": _segment(source, block.text, offset), "groundingChunkIndices": [len(chunks)]})
+            start = min(source.start or 0, len(block.text))
+            end = min(source.end, len(block.text)) if source.end else len(block.text)
+            segment = {
+                "startIndex": offset + len(block.text[:start].encode()),
+                "endIndex": offset + len(block.text[:end].encode()),
+                "text": block.text[start:end],
+            }
+            supports.append({"segment": segment, "groundingChunkIndices": [len(chunks)]})
             chunks.append({"web": {"uri": source.url, "title": source.title or source.url}})
         offset += len(block.text.encode())
     return {"groundingMetadata": {"groundingChunks": chunks, "groundingSupports": supports}} if chunks else {}
-
-
-def _segment(source: Citation, text: str, offset: int) -> dict[str, Any]:
-    start = min(source.start or 0, len(text))
-    end = min(source.end, len(text)) if source.end else len(text)
-    return {
-        "startIndex": offset + len(text[:start].encode()),
-        "endIndex": offset + len(text[:end].encode()),
-        "text": text[start:end],
-    }
 
 
 def stop_word(stop_reason: StopReason | None, writer: ReplyWriter) -> str:

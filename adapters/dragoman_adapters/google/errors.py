@@ -1,7 +1,6 @@
 """Decodes Google's errors, google.rpc.Status, by HTTP and inside a stream (docs/reference/wires/google.md)."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +31,10 @@ def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
     details = [each for each in native_details if isinstance(each, dict)] if isinstance(native_details, list) else []
     reason = next((each["reason"] for each in details if isinstance(each.get("reason"), str)), None)
     status_name = inner.get("status") or (inner.get("code") if isinstance(inner.get("code"), str) else None)
-    origin = replace(origin, headers=_add_retry_after(origin.headers, details))
+    # The wait of a RetryInfo, unless a header has one.
+    delays = (_DELAY.fullmatch(str(each.get("retryDelay"))) for each in details)
+    if (delay := next(filter(None, delays), None)) is not None:
+        origin = replace(origin, headers=Headers({"retry-after": delay[1], **origin.headers}))
     failure = origin.failure(
         message=inner.get("message") or error,
         code=reason or status_name or inner.get("code"),
@@ -46,12 +48,3 @@ def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         # In a stream the code is the HTTP status: the real one was sent before the error.
         return failure.error(class_for_status(inner["code"]))
     return failure.error(kind)  # without a kind, that of the HTTP status
-
-
-def _add_retry_after(headers: Mapping[str, str], details: list[dict[str, Any]]) -> Mapping[str, str]:
-    """Return the headers with the wait of a RetryInfo, unless a header has one."""
-    for each in details:
-        delay = each.get("retryDelay")
-        if isinstance(delay, str) and (found := _DELAY.fullmatch(delay)):
-            return Headers({"retry-after": found[1], **headers})
-    return headers

@@ -41,9 +41,16 @@ _MODES: dict[ToolChoice, str] = {"auto": "AUTO", "none": "NONE", "required": "AN
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     """Encode everything except the conversation and the tools."""
-    encoded: dict[str, Any] = {}
-    if config := _encode_generation_config(request, tools=tools):
-        encoded["generationConfig"] = config
+    config: dict[str, Any] = {}
+    OPTIONS.encode(request, config)
+    option_table.encode_logprobs(request, config, "responseLogprobs", "logprobs")
+    if structured_output.should_send_schema(request, tools=tools):
+        config["responseMimeType"] = JSON_TYPE
+        if not structured_output.asks_for_any_object(request.options):
+            config["responseJsonSchema"] = request.fit_output_schema()
+    if thinking := _encode_thinking(request):
+        config["thinkingConfig"] = thinking
+    encoded: dict[str, Any] = {"generationConfig": config} if config else {}
     REQUEST_OPTIONS.encode(request, encoded)
     if labels := request.target.capabilities.wire.get("labels") and request.used.take("metadata"):
         encoded["labels"] = dict(labels)
@@ -59,19 +66,6 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     option_table.record_cache_hint_loss(request)
     request.record_unused_options(OPTIONS.absent)
     return encoded
-
-
-def _encode_generation_config(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
-    config: dict[str, Any] = {}
-    OPTIONS.encode(request, config)
-    option_table.encode_logprobs(request, config, "responseLogprobs", "logprobs")
-    if structured_output.should_send_schema(request, tools=tools):
-        config["responseMimeType"] = JSON_TYPE
-        if not structured_output.asks_for_any_object(request.options):
-            config["responseJsonSchema"] = request.fit_output_schema()
-    if thinking := _encode_thinking(request):
-        config["thinkingConfig"] = thinking
-    return config
 
 
 SAFETY_WORDS: tuple[Any, ...] = tuple(_THRESHOLDS)
@@ -141,7 +135,11 @@ def decode_options(
     has_tools = bool(native.get("tools"))
     thinking = config.get("thinkingConfig") or {}
     level = thinking.get("thinkingLevel")
-    switch, budget = _decode_thinking(thinking, another=is_for_another(target.provider, context))
+    switch = True if thinking.get("includeThoughts") is True else None
+    budget = read_option("thinking_budget", "thinkingConfig.thinkingBudget", thinking.get("thinkingBudget"))
+    if budget is not None and budget <= 0 and is_for_another(target.provider, context):
+        # No tokens for another provider: 0 switches thinking off, and a negative budget leaves its amount to the model.
+        switch, budget = budget < 0, None
     options = AdapterOptions(
         **OPTIONS.decode(config),
         **REQUEST_OPTIONS.decode(body),
@@ -160,22 +158,13 @@ def decode_options(
     return keep_other_fields(options, native, target, partial(encode_options, tools=has_tools), covered)
 
 
-def _decode_thinking(config: Mapping[str, Any], *, another: bool) -> tuple[bool | None, int | None]:
-    """Return whether to think, and the budget. Two budgets do not count tokens for ``another`` provider: 0 switches
-    thinking off, and a negative one leaves its amount to the model."""
-    switch = True if config.get("includeThoughts") is True else None
-    budget = read_option("thinking_budget", "thinkingConfig.thinkingBudget", config.get("thinkingBudget"))
-    if another and budget is not None and budget <= 0:
-        return budget < 0, None
-    return switch, budget
-
-
 def _decode_output_schema(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if config.get("responseMimeType") != JSON_TYPE:
         return None
-    if isinstance(config.get("responseJsonSchema"), dict):
-        found: dict[str, Any] = config["responseJsonSchema"]
-        return found
-    if isinstance(config.get("responseSchema"), dict):
-        return decode_schema(config["responseSchema"])
-    return structured_output.ANY_OBJECT
+    match config:
+        case {"responseJsonSchema": dict(schema)}:
+            return schema
+        case {"responseSchema": dict(schema)}:
+            return decode_schema(schema)
+        case _:
+            return structured_output.ANY_OBJECT

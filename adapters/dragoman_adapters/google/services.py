@@ -25,16 +25,13 @@ _MODELS = "/v1beta/models"
 _FILE_NAME = re.compile(r"files/[A-Za-z0-9-]{1,64}", re.ASCII)
 
 
-class GoogleServiceApi(ServiceApi):
-    """The Gemini API. A file is ready when the ``state`` in its ``raw`` is ACTIVE."""
+class InteractionsServiceApi(ServiceApi):
+    """The files and models of the Gemini API; an interaction has no count beforehand.
 
-    offers: ClassVar[frozenset[str]] = frozenset({"count_tokens", "files", "models"})
+    A file is ready when the ``state`` in its ``raw`` is ACTIVE.
+    """
 
-    def count_tokens(self, request: WireRequest) -> Operation[int]:
-        path, model = _count_path(request)
-        native = {"model": model.removeprefix("/v1beta/"), **wirejson.loads_object(request.body)}
-        reply = yield post_request(path, wirejson.dumps({"generateContentRequest": native}), request.headers)
-        return self.require_count(self.parse(reply), "totalTokens")
+    offers: ClassVar[frozenset[str]] = frozenset({"files", "models"})
 
     def upload(self, file: FileContent) -> Operation[ProviderFile]:
         """Upload in two requests: the first announces the file, and its reply names the address of the second."""
@@ -94,13 +91,16 @@ class GoogleServiceApi(ServiceApi):
         )
 
 
-class InteractionsServiceApi(GoogleServiceApi):
-    """The files and models of the Gemini API; an interaction has no count beforehand."""
+class GoogleServiceApi(InteractionsServiceApi):
+    """The Gemini API."""
 
-    offers: ClassVar[frozenset[str]] = frozenset({"files", "models"})
+    offers: ClassVar[frozenset[str]] = frozenset({"count_tokens", "files", "models"})
 
     def count_tokens(self, request: WireRequest) -> Operation[int]:
-        return ServiceApi.count_tokens(self, request)  # which refuses, as for all that is not offered
+        path, model = _count_path(request)
+        native = {"model": model.removeprefix("/v1beta/"), **wirejson.loads_object(request.body)}
+        reply = yield post_request(path, wirejson.dumps({"generateContentRequest": native}), request.headers)
+        return self.require_count(self.parse(reply), "totalTokens")
 
 
 class VertexServiceApi(ServiceApi):

@@ -5,7 +5,7 @@ bytes and of the array ends the stream.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -13,10 +13,10 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.errors import FrameTooLargeError
+from dragoman.adapter.replies.accumulating_decoder import AccumulatingDecoder
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.framing import Frame, JsonArrayDecoder, SseDecoder
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.canonical.events import (
     MessageComplete,
     MessageStart,
@@ -240,49 +240,6 @@ class CandidateAccumulator:
         return PartChange(len(self.parts) - 1, part, first=not continues)
 
 
-class ReplyAccumulator:
-    """Accumulates a whole reply. Other candidates than the first emit no events; they show at the end."""
-
-    def __init__(self) -> None:
-        self.candidates: dict[int, CandidateAccumulator] = {}
-        self._top: dict[str, Any] = {}
-
-    def add(self, chunk: Mapping[str, Any]) -> list[PartChange]:
-        """Add a chunk. Returns what is new in the first candidate."""
-        top = _to_camel_case(chunk)
-        candidates = top.pop("candidates", None) or ()
-        usage = top.pop("usageMetadata", None) or {}
-        # Counts are cumulative. A chunk without counts, which Vertex AI sends, keeps the last ones.
-        if "totalTokenCount" in usage or "promptTokenCount" in usage:
-            self._top["usageMetadata"] = usage
-        elif usage:
-            self._top["usageMetadata"] = {**self._top.get("usageMetadata", {}), **usage}
-        self._top |= top
-        changes: list[PartChange] = []
-        for position, native in enumerate(candidates):
-            index = native.get("index", position)
-            changed = self.candidates.setdefault(index, CandidateAccumulator()).add(native)
-            if index == 0:
-                changes += changed
-        return changes
-
-    @property
-    def blocked(self) -> bool:
-        """Whether the prompt was refused: no candidate will follow."""
-        feedback = self._top.get("promptFeedback") or {}
-        return not self.candidates and ("blockReason" in feedback or "block_reason" in feedback)
-
-    @property
-    def finished(self) -> bool:
-        every = self.candidates.values()
-        return self.blocked or (bool(every) and all(candidate.finished for candidate in every))
-
-    def reply(self, *, broken: bool = False) -> dict[str, Any]:
-        """Return the reply object so far."""
-        natives = [self.candidates[index].native(broken=broken) for index in sorted(self.candidates)]
-        return {**self._top, **({"candidates": natives} if natives else {})}
-
-
 def _to_camel_case(native: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object's fields in camelCase. Parts keep their spelling, because they go back unchanged."""
     if not any("_" in key for key in native):
@@ -328,16 +285,18 @@ class ReplyFrameDecoder:
         return self._chosen.finish() if self._chosen is not None else []
 
 
-class GoogleStreamDecoder(StreamDecoder):
-    """Accumulates the reply object of the stream and emits an event for each change."""
+class GoogleStreamDecoder(AccumulatingDecoder):
+    """Accumulates the reply object of the stream and emits an event for each change.
+
+    Other candidates than the first emit no events; they show at the end.
+    """
+
+    framing = ReplyFrameDecoder
 
     def __init__(self, provider: str, context: RequestContext, facts: Mapping[str, Any]) -> None:
-        self._frames = ReplyFrameDecoder(context.frame_cap, context.body_cap)
-        super().__init__(provider, self._frames)
-        self._reply = ReplyBuilder(context, provider)
-        self._model = context.model
+        super().__init__(provider, context)
         self._facts = facts
-        self._accumulator = ReplyAccumulator()
+        self._candidates: dict[int, CandidateAccumulator] = {}
         self._started = False
 
     def read(self, frame: Frame) -> Iterator[StreamEvent]:
@@ -346,7 +305,21 @@ class GoogleStreamDecoder(StreamDecoder):
         chunk = wirejson.loads_object(frame.data, what="a stream chunk")
         if "error" in chunk:
             raise errors.decode_error(chunk, ErrorContext(self.provider, self._model))
-        changes = self._accumulator.add(chunk)
+        fields = _to_camel_case(chunk)
+        candidates = fields.pop("candidates", None) or ()
+        usage = fields.pop("usageMetadata", None) or {}
+        # Counts are cumulative. A chunk without counts, which Vertex AI sends, keeps the last ones.
+        if "totalTokenCount" in usage or "promptTokenCount" in usage:
+            self._native["usageMetadata"] = usage
+        elif usage:
+            self._native["usageMetadata"] = {**self._native.get("usageMetadata", {}), **usage}
+        self._native |= fields
+        changes: list[PartChange] = []
+        for position, native in enumerate(candidates):
+            index = native.get("index", position)
+            changed = self._candidates.setdefault(index, CandidateAccumulator()).add(native)
+            if index == 0:
+                changes += changed
         if not self._started:
             self._started = True
             served = chunk.get("modelVersion") or chunk.get("model_version")
@@ -354,22 +327,32 @@ class GoogleStreamDecoder(StreamDecoder):
         for change in changes:
             yield from self._change(change)
 
-    def end(self) -> Iterable[StreamEvent]:
+    def end(self) -> Iterator[StreamEvent]:
         """Complete the reply if it has a finish reason and nothing is open; the wire has no other end marker."""
-        if not (self._accumulator.finished and self._frames.closed):
-            return super().end()
-        return self._complete()
+        assert isinstance(self._framing, ReplyFrameDecoder)
+        feedback = self._native.get("promptFeedback") or {}
+        # If the prompt was refused, there is no candidate.
+        finished = any(name in feedback for name in ("blockReason", "block_reason"))
+        if self._candidates:
+            finished = all(candidate.finished for candidate in self._candidates.values())
+        if not (finished and self._framing.closed):
+            yield from super().end()  # which raises
+        message = self.decode_message(self.accumulated_reply(), self._reply, MessageStatus.COMPLETE)
+        if message.usage is not None:
+            yield UsageUpdate(self._reply.message_id, message.usage)
+        yield MessageComplete(message)
 
     def partial(self, status: MessageStatus) -> Message | None:
         if not self._started:
             return None
-        return decode.decode_message(self._accumulator.reply(broken=True), self._reply, self._facts, status)
+        return self.decode_message(self.accumulated_reply(broken=True), self._reply, status)
 
-    def _complete(self) -> Iterator[StreamEvent]:
-        message = decode.decode_message(self._accumulator.reply(), self._reply, self._facts)
-        if message.usage is not None:
-            yield UsageUpdate(self._reply.message_id, message.usage)
-        yield MessageComplete(message)
+    def decode_message(self, native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus) -> Message:
+        return decode.decode_message(native, reply, self._facts, status)
+
+    def accumulated_reply(self, *, broken: bool = False) -> dict[str, Any]:
+        natives = [self._candidates[index].native(broken=broken) for index in sorted(self._candidates)]
+        return {**self._native, **({"candidates": natives} if natives else {})}
 
     def _change(self, change: PartChange) -> Iterator[StreamEvent]:
         part, message_id = change.part, self._reply.message_id
@@ -386,7 +369,7 @@ class GoogleStreamDecoder(StreamDecoder):
         """Yield the events of a call. Arguments that arrive value by value are not JSON fragments: they are sent when
         complete.
         """
-        accumulator = self._accumulator.candidates[0].parts[change.index]
+        accumulator = self._candidates[0].parts[change.index]
         call = accumulator.part.get("functionCall") or accumulator.part.get("function_call") or {}
         if not isinstance(call.get("name"), str):
             return

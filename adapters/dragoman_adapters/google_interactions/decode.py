@@ -1,18 +1,33 @@
 """Decodes interactions, and requests for them."""
 
 from collections.abc import Mapping
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from dragoman.adapter import wirejson
 from dragoman.adapter.replies.drift import known_names
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, UsageReader
 from dragoman.adapter.wire_diff import diff_objects
-from dragoman.canonical.blocks import ContentBlock, ProviderBlock, ToolUseBlock, text_block
+from dragoman.canonical.blocks import (
+    MEDIA_CLASSES,
+    Citation,
+    ContentBlock,
+    ImageBlock,
+    MediaSource,
+    ProviderBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    text_block,
+)
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.google.decode import count_media
-from dragoman_adapters.google.decode_blocks import RAW_INPUT
-from dragoman_adapters.google_interactions import decode_blocks, encode
+from dragoman_adapters.google.decode_blocks import RAW_INPUT, decode_file_source
+from dragoman_adapters.google.values.base64_text import to_standard_base64
+from dragoman_adapters.google_interactions import encode
 
 if TYPE_CHECKING:
     from dragoman.adapter.requests.request_reader import HistoryReader
@@ -36,6 +51,8 @@ STATUSES = {
 """The statuses of an interaction in the background that is not complete."""
 RUNNING = ("queued", "in_progress")
 """Those of an interaction that has not ended."""
+INPUT_STEPS = ("user_input", "function_result")
+"""Steps of the input, which a reply may repeat."""
 _COVERED_FIELDS = {"model", "agent", "steps", "usage"}
 _CONTENTS = ("text", "image", "audio", "video", "document")
 _MEDIA_LISTS = (
@@ -51,7 +68,7 @@ def decode_message(
     native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE
 ) -> Message:
     """Decode a whole interaction, or the one that a stream has accumulated. Repeated input is ignored."""
-    steps = [step for step in native.get("steps") or () if step["type"] not in ("user_input", "function_result")]
+    steps = [step for step in native.get("steps") or () if step["type"] not in INPUT_STEPS]
     content, notes = _decode_steps(steps, reply.call_id, reply.provider)
     raw = {key: value for key, value in native.items() if key not in _COVERED_FIELDS} | notes
     known = known_names("dragoman_adapters.google_interactions")
@@ -108,7 +125,8 @@ def _decode_steps(
     layout: list[dict[str, Any]] = []
 
     def add(block: ContentBlock, native: dict[str, Any], encoded: dict[str, Any] | None) -> None:
-        _note_block(notes, len(blocks), native, encoded or {})
+        if difference := diff_objects(native, encoded or {}):
+            notes[str(len(blocks))] = difference
         blocks.append(block)
 
     for position, step in enumerate(steps):
@@ -116,7 +134,7 @@ def _decode_steps(
         if kind == "model_output":
             inner = step.get("content") or []
             for native in inner:
-                block = decode_blocks.decode_block(native, provider)
+                block = decode_block(native, provider)
                 add(block, native, encode.encode_block(block))
             extra = diff_objects({**step, "content": None}, {"type": kind, "content": None})
             if "content" not in step:
@@ -125,11 +143,11 @@ def _decode_steps(
             continue
         layout.append({})
         if kind == "thought":
-            thought = decode_blocks.decode_thinking(step)
+            thought = decode_thinking(step)
             add(thought, step, encode.encode_step(thought))
         elif kind == "function_call":
             native_id = step.get("id")
-            call = decode_blocks.decode_tool_call(step, call_id(position, native_id))
+            call = decode_tool_call(step, call_id(position, native_id))
             plain = {key: value for key, value in step.items() if key != RAW_INPUT}
             add(call, plain, encode.encode_step(call, native_id))
         else:
@@ -138,9 +156,63 @@ def _decode_steps(
     return blocks, found | ({"blocks": notes} if notes else {})
 
 
-def _note_block(notes: dict[str, Any], index: int, native: dict[str, Any], encoded: dict[str, Any]) -> None:
-    if difference := diff_objects(native, encoded):
-        notes[str(index)] = difference
+def decode_block(native: dict[str, Any], provider: str) -> ContentBlock:
+    """Decode a content; unknown contents are kept whole."""
+    kind = native["type"]
+    if kind == "text":
+        text = native["text"]
+        annotations = native.get("annotations") or ()
+        return TextBlock(text=text, citations=tuple(_decode_citation(each, text) for each in annotations))
+    source = None
+    if isinstance(native.get("data"), str):
+        source = MediaSource(kind="base64", data=to_standard_base64(native["data"]))
+    elif isinstance(native.get("uri"), str):
+        source = decode_file_source(native["uri"], provider)
+    if kind not in MEDIA_CLASSES or source is None:
+        return ProviderBlock(provider=provider, kind=kind, data=native)
+    if kind == "image":
+        return ImageBlock(source=source, media_type=native.get("mime_type"), detail=native.get("resolution"))
+    return MEDIA_CLASSES[kind](source=source, media_type=native.get("mime_type"))
+
+
+def _decode_citation(native: dict[str, Any], text: str) -> Citation:
+    """Decode an annotation. Its indexes count bytes of UTF-8, ours count characters."""
+    encoded = text.encode()
+    start, end = native.get("start_index"), native.get("end_index")
+    is_valid = isinstance(start, int) and isinstance(end, int) and 0 <= start <= end <= len(encoded)
+    return Citation(
+        kind=str(native.get("type") or "annotation"),
+        title=native.get("title") or native.get("file_name"),
+        url=native.get("url") or native.get("document_uri"),
+        start=len(encoded[:start].decode(errors="replace")) if is_valid else None,
+        end=len(encoded[:end].decode(errors="replace")) if is_valid else None,
+        data=native,
+    )
+
+
+def decode_thinking(native: dict[str, Any]) -> ThinkingBlock:
+    """Decode a thought step: the texts of its summary, and its signature."""
+    texts = [each["text"] for each in native.get("summary") or () if each.get("type") == "text"]
+    return ThinkingBlock(text="".join(texts), signature=native.get("signature") or None)
+
+
+def decode_tool_result(native: dict[str, Any], tool_use_id: str, provider: str) -> ToolResultBlock:
+    """Decode a tool result: a text, a list of contents, or an object, which becomes its JSON."""
+    answer = native.get("result")
+    if isinstance(answer, list) and all(isinstance(each, dict) and "type" in each for each in answer):
+        content: tuple[ContentBlock, ...] = tuple(decode_block(each, provider) for each in answer)
+    elif isinstance(answer, str):
+        content = (text_block(answer),) if answer else ()
+    else:
+        content = () if answer is None else (text_block(wirejson.dumps_text(answer)),)
+    return ToolResultBlock(tool_use_id=tool_use_id, content=content, is_error=bool(native.get("is_error")))
+
+
+def decode_tool_call(native: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
+    arguments, raw = native.get("arguments") or {}, native.get(RAW_INPUT)
+    if isinstance(arguments, str):  # left unfinished by a stream
+        arguments, raw = wirejson.parse_arguments(arguments)
+    return ToolUseBlock(id=tool_use_id, name=native["name"], input=arguments, raw_input=raw)
 
 
 def decode_history(native: Mapping[str, Any], reader: "HistoryReader") -> list[str]:
@@ -165,26 +237,19 @@ def decode_history(native: Mapping[str, Any], reader: "HistoryReader") -> list[s
 
 
 def _add_steps(reader: "HistoryReader", steps: list[dict[str, Any]]) -> None:
-    assistant_steps: list[dict[str, Any]] = []
     names: dict[str, str] = {}
-    for step in steps:
-        if step["type"] not in ("user_input", "function_result"):
-            assistant_steps.append(step)
-            names |= {step["id"]: step["name"]} if step["type"] == "function_call" else {}
+    for is_input, group in groupby(steps, key=lambda step: step["type"] in INPUT_STEPS):
+        if not is_input:
+            own = list(group)
+            names |= {step["id"]: step["name"] for step in own if step["type"] == "function_call"}
+            blocks, notes = _decode_steps(own, lambda _, native_id: reader.call_id(native_id), reader.provider)
+            reader.add(Role.ASSISTANT, blocks, notes)
             continue
-        _add_assistant_steps(reader, assistant_steps)
-        assistant_steps = []
-        if step["type"] == "function_result":
-            _add_tool_result(reader, step, {}, names)
-        else:
-            _add_user_step(reader, step, names)
-    _add_assistant_steps(reader, assistant_steps)
-
-
-def _add_assistant_steps(reader: "HistoryReader", steps: list[dict[str, Any]]) -> None:
-    if steps:
-        blocks, notes = _decode_steps(steps, lambda _, native_id: reader.call_id(native_id), reader.provider)
-        reader.add(Role.ASSISTANT, blocks, notes)
+        for step in group:
+            if step["type"] == "function_result":
+                _add_tool_result(reader, step, {}, names)
+            else:
+                _add_user_step(reader, step, names)
 
 
 def _add_user_step(reader: "HistoryReader", step: dict[str, Any], names: dict[str, str]) -> None:
@@ -202,21 +267,19 @@ def _add_user_step(reader: "HistoryReader", step: dict[str, Any], names: dict[st
 
 
 def _add_contents(reader: "HistoryReader", natives: list[dict[str, Any]], layout: dict[str, Any]) -> None:
-    blocks = [decode_blocks.decode_block(native, reader.provider) for native in natives]
-    notes: dict[str, Any] = {}
-    for index, (native, block) in enumerate(zip(natives, blocks, strict=True)):
-        _note_block(notes, index, native, encode.encode_block(block))
+    blocks = [decode_block(native, reader.provider) for native in natives]
+    differences = map(diff_objects, natives, map(encode.encode_block, blocks))
+    notes = {str(index): difference for index, difference in enumerate(differences) if difference}
     reader.add(Role.USER, blocks, {**layout, **({"blocks": notes} if notes else {})})
 
 
 def _add_tool_result(
     reader: "HistoryReader", native: dict[str, Any], layout: dict[str, Any], names: Mapping[str, str]
 ) -> None:
-    result = decode_blocks.decode_tool_result(native, reader.result_id(native["call_id"]), reader.provider)
+    result = decode_tool_result(native, reader.result_id(native["call_id"]), reader.provider)
     name = names.get(native["call_id"], "unknown")
-    notes: dict[str, Any] = {}
-    _note_block(notes, 0, native, encode.encode_tool_result(result, encode.Call(name), native["call_id"]))
-    reader.add(Role.TOOL, (result,), {**layout, **({"blocks": notes} if notes else {})})
+    note = diff_objects(native, encode.encode_tool_result(result, encode.Call(name), native["call_id"]))
+    reader.add(Role.TOOL, (result,), {**layout, **({"blocks": {"0": note}} if note else {})})
 
 
 def decode_tools(native: Mapping[str, Any], provider: str) -> list[ToolDefinition]:

@@ -14,21 +14,18 @@ from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.server_tools.native_calls import is_paused
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import (
-    AudioBlock,
+    MEDIA_BLOCKS,
     ContentBlock,
-    DocumentBlock,
-    ImageBlock,
     ProviderBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    VideoBlock,
 )
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_adapters.google.encode import CONTINUE_TEXT, UNSUPPORTED_FIELDS, turn_notes
-from dragoman_adapters.google.encode_blocks import Media, Note, action_answer, encode_media
+from dragoman_adapters.google.encode import CONTINUE_TEXT, UNSUPPORTED_FIELDS, split_document, turn_notes
+from dragoman_adapters.google.encode_blocks import Note, action_answer, encode_media
 from dragoman_adapters.google_interactions.options import encode_options
 
 
@@ -37,23 +34,19 @@ def encode_block(block: ContentBlock) -> dict[str, Any]:
     match block:
         case TextBlock():
             return {"type": "text", "text": block.text}
-        case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock():
-            return _encode_media(block)
+        case media if isinstance(media, MEDIA_BLOCKS):
+            part = encode_media(media)
+            data = part.get("inlineData") or part["fileData"]
+            media_type = data.get("mimeType")
+            kinds = ("application", "text") if media.type == "document" else (media.type,)
+            if media.media_type is None and (media_type or "").partition("/")[0] not in kinds:
+                media_type = None  # the name of a link suggests another kind of media than its block is
+            fields = {"data": data.get("data"), "uri": data.get("fileUri"), "mime_type": media_type}
+            return {"type": media.type, **{name: value for name, value in fields.items() if value is not None}}
         case ProviderBlock():
             return block.data
         case _:
             raise TypeError(f"the projection let a {block.type} block through")
-
-
-def _encode_media(block: Media) -> dict[str, Any]:
-    part = encode_media(block)
-    data = part.get("inlineData") or part["fileData"]
-    media_type = data.get("mimeType")
-    kinds = ("application", "text") if block.type == "document" else (block.type,)
-    if block.media_type is None and (media_type or "").partition("/")[0] not in kinds:
-        media_type = None  # the name of a link suggests another kind of media than its block is
-    fields = {"data": data.get("data"), "uri": data.get("fileUri"), "mime_type": media_type}
-    return {"type": block.type, **{name: value for name, value in fields.items() if value is not None}}
 
 
 def encode_step(block: ContentBlock, wire_id: str | None = None) -> dict[str, Any] | None:
@@ -213,21 +206,19 @@ def _encode_steps(request: RequestBuilder, turns: Sequence[Turn], ends: list[int
         elif turn.role is Role.TOOL:
             _encode_tool_results(request, turn, note, calls, steps)
         else:
-            _encode_user_turn(request, turn, note, steps)
+            contents = [{"type": "text", "text": text}] if (text := turn.plain_text(request.provider)) else []
+            for index in range(0 if contents else len(turn.blocks)):
+                contents += _encode_content(request, turn, index, note)
+            if note.get("joined") and steps and steps[-1]["type"] == "user_input":
+                steps[-1]["content"] += contents
+            elif contents or note:
+                steps.append(apply_diff({"type": "user_input", "content": contents}, note.get("beside")))
+            elif not steps or _is_output(steps[-1]):
+                reason = "the user's message is empty: a word is put in its place"
+                request.record_loss(LossKind.EMPTY_MESSAGE, reason, Severity.INFO)
+                steps.append({"type": "user_input", "content": [{"type": "text", "text": CONTINUE_TEXT}]})
         ends.append(len(steps))
     return steps
-
-
-def _encode_user_turn(request: RequestBuilder, turn: Turn, note: Note, steps: list[dict[str, Any]]) -> None:
-    contents = [each for index in range(len(turn.blocks)) for each in _encode_content(request, turn, index, note)]
-    if note.get("joined") and steps and steps[-1]["type"] == "user_input":
-        steps[-1]["content"] += contents
-    elif contents or note:
-        steps.append(apply_diff({"type": "user_input", "content": contents}, note.get("beside")))
-    elif not steps or _is_output(steps[-1]):
-        reason = "the user's message is empty: a word is put in its place"
-        request.record_loss(LossKind.EMPTY_MESSAGE, reason, Severity.INFO)
-        steps.append({"type": "user_input", "content": [{"type": "text", "text": CONTINUE_TEXT}]})
 
 
 def _encode_tool_results(
@@ -327,25 +318,11 @@ def _apply_step_notes(steps: list[dict[str, Any]], note: Note) -> list[dict[str,
 
 
 def _encode_content(request: RequestBuilder, turn: Turn, index: int, note: Note) -> Iterator[dict[str, Any]]:
-    block = turn.blocks[index]
     if note and turn.origins[index] != SYNTHETIC:
-        encoded = request.restore_block(turn, index, encode_block(block))
+        encoded = request.restore_block(turn, index, encode_block(turn.blocks[index]))
         if "annotations" not in encoded:
             request.record_field_losses(turn, index, "citations")
         yield encoded
         return
     request.record_field_losses(turn, index, *UNSUPPORTED_FIELDS, "resolution")
-    if isinstance(block, TextBlock) and not block.text:
-        request.record_block_loss(turn, index, LossKind.EMPTY_TEXT, "an empty text is not sent", Severity.INFO)
-        return
-    if isinstance(block, DocumentBlock):
-        if text := "\n".join(filter(None, (block.title, block.context))):
-            request.record_block_loss(
-                turn, index, LossKind.FLATTENED, "title and note go in front as text", Severity.INFO
-            )
-            yield {"type": "text", "text": text}
-        if block.source.kind == "text":
-            # A document cannot be plain text on this wire.
-            yield {"type": "text", "text": block.source.data}
-            return
-    yield encode_block(block)
+    yield from map(encode_block, split_document(request, turn, index))

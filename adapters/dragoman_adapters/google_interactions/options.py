@@ -79,11 +79,13 @@ def decode_options(
     """Decode the options of a request."""
     config = native.get("generation_config") or {}
     safety = native.get("safety_settings")
+    form = native.get("response_format")
+    schema = form.get("schema") if isinstance(form, dict) and form.get("type") == "text" else None
     options = AdapterOptions(
         **OPTIONS.decode(config),
         **REQUEST_OPTIONS.decode(native),
         tool_choice=_decode_tool_choice(config.get("tool_choice")),
-        output_schema=_decode_output_schema(native.get("response_format")),
+        output_schema=schema if isinstance(schema, dict) else None,
         effort=config.get("thinking_level"),
         thinking=True if config.get("thinking_summaries") == "auto" else None,
         safety=next((word for word in SAFETY_WORDS if safety and safety == _safety_settings(word)), None),
@@ -101,10 +103,3 @@ def _decode_tool_choice(native: Any) -> ToolChoice | None:
         names = allowed.get("tools") or []
         return NamedTool(names[0]) if allowed.get("mode") == "any" and len(names) == 1 else None
     return next((ours for ours, theirs in _TOOL_CHOICES.items() if theirs == native), None)
-
-
-def _decode_output_schema(native: Any) -> dict[str, Any] | None:
-    if isinstance(native, dict) and native.get("type") == "text" and isinstance(native.get("schema"), dict):
-        schema: dict[str, Any] = native["schema"]
-        return schema
-    return None

@@ -25,10 +25,7 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman_adapters.google.decode_blocks import RAW_INPUT
-from dragoman_adapters.google_interactions import decode, decode_blocks, errors
-
-INPUT_STEPS = ("user_input", "function_result")
-"""Steps of the input, which the stream repeats."""
+from dragoman_adapters.google_interactions import decode, errors
 
 
 class StepAccumulator:
@@ -49,7 +46,7 @@ class StepAccumulator:
         self.kind: str = native["type"]
         self.is_call = self.kind == "function_call"
         self.is_output = self.kind == "model_output"
-        self.is_repeated = self.kind in INPUT_STEPS
+        self.is_repeated = self.kind in decode.INPUT_STEPS
         self.position = position
         self.first_block = first_block
         self.call = ""
@@ -63,22 +60,6 @@ class StepAccumulator:
         """The contents of a model_output so far."""
         found: list[dict[str, Any]] = self.native.get("content") or []
         return found
-
-    @property
-    def blocks(self) -> int:
-        """The number of blocks that the step becomes, as far as is known."""
-        if self.is_output:
-            return len(self.contents)
-        return 0 if self.is_repeated else 1
-
-    @property
-    def last_block(self) -> int:
-        return self.first_block + len(self.contents) - 1
-
-    def add_content(self, native: dict[str, Any]) -> None:
-        if not self.native.get("content"):
-            self.native["content"] = []
-        self.native["content"].append(native)
 
     def add_text(self, text: str) -> None:
         """Add a piece of the last content. Appending to a string would copy it for every delta."""
@@ -189,9 +170,13 @@ class InteractionsStreamDecoder(AccumulatingDecoder):
         yield from self._begin({})
         if index != len(self._steps):
             raise ValueError(f"step {index} starts, but {len(self._steps)} was expected")
-        last = self._steps[-1] if self._steps else None
-        position = last.position + (not last.is_repeated) if last else 0
-        step = StepAccumulator(native, position, last.first_block + last.blocks if last else 0)
+        position = first_block = 0
+        if self._steps:
+            last = self._steps[-1]
+            position = last.position + (not last.is_repeated)
+            # An output becomes a block for each of its contents, any other step of the model one.
+            first_block = last.first_block + (len(last.contents) if last.is_output else not last.is_repeated)
+        step = StepAccumulator(native, position, first_block)
         if step.is_call:
             step.call = self._reply.call_id(position, native.get("id"))
             yield ToolUseStart(self._reply.message_id, step.first_block, step.call, native["name"])
@@ -201,7 +186,7 @@ class InteractionsStreamDecoder(AccumulatingDecoder):
                 if content["type"] == "text" and content["text"]:
                     yield TextDelta(self._reply.message_id, block, content["text"])
         elif step.kind == "thought":
-            thought = decode_blocks.decode_thinking(native)
+            thought = decode.decode_thinking(native)
             if thought.text or thought.signature:
                 yield ThinkingDelta(self._reply.message_id, step.first_block, thought.text, thought.signature)
 
@@ -212,36 +197,34 @@ class InteractionsStreamDecoder(AccumulatingDecoder):
             raise ValueError(f"step {index} continues, but is not open")
         return self._steps[index]
 
-    def _delta(self, step: StepAccumulator, delta: dict[str, Any]) -> Iterable[StreamEvent]:
+    def _delta(self, step: StepAccumulator, delta: dict[str, Any]) -> Iterator[StreamEvent]:
         match delta["type"]:
             case _ if step.is_repeated:
-                return ()
+                pass
             case "text" if step.is_output:
-                return self._text(step, delta["text"])
+                self._text_content(step)
+                step.add_text(delta["text"])
+                last_block = step.first_block + len(step.contents) - 1
+                yield TextDelta(self._reply.message_id, last_block, delta["text"])
             case "text_annotation_delta" if step.is_output:
                 content = self._text_content(step)
                 content["annotations"] = content.get("annotations") or []
                 content["annotations"] += delta.get("annotations") or ()
-                return ()
             case kind if kind in _MEDIA and step.is_output:
                 self._add_content(step, delta)
-                return ()
             case "thought_summary" if step.kind == "thought":
-                return self._summary(step, delta.get("content"))
+                yield from self._summary(step, delta.get("content"))
             case "thought_signature":
-                return self._signature(step, delta.get("signature"))
+                yield from self._signature(step, delta.get("signature"))
             case "arguments_delta":
-                return self._arguments(step, delta.get("arguments") or "")
+                fragment = delta.get("arguments") or ""
+                step.add_arguments(fragment)
+                if fragment and step.is_call:
+                    yield ToolUseInputDelta(self._reply.message_id, step.first_block, step.call, fragment)
             case kind if kind == step.kind and not step.is_call:
                 step.native |= delta
-                return ()
             case kind:
-                return self.skip_unknown(f"delta {kind} of {step.kind}")
-
-    def _text(self, step: StepAccumulator, text: str) -> Iterator[StreamEvent]:
-        self._text_content(step)
-        step.add_text(text)
-        yield TextDelta(self._reply.message_id, step.last_block, text)
+                self.skip_unknown(f"delta {kind} of {step.kind}")
 
     def _text_content(self, step: StepAccumulator) -> dict[str, Any]:
         """Return the text content that continues: the last content, or a new one after any other."""
@@ -252,7 +235,7 @@ class InteractionsStreamDecoder(AccumulatingDecoder):
     def _add_content(self, step: StepAccumulator, native: dict[str, Any]) -> None:
         if step is not self._steps[-1]:
             raise ValueError("a step has one more content, though the next step has begun")
-        step.add_content(dict(native))
+        step.native["content"] = [*step.contents, dict(native)]
 
     def _summary(self, step: StepAccumulator, content: dict[str, Any] | None) -> Iterator[StreamEvent]:
         if content is None:
@@ -268,15 +251,10 @@ class InteractionsStreamDecoder(AccumulatingDecoder):
         if signature and step.kind == "thought":
             yield ThinkingDelta(self._reply.message_id, step.first_block, "", signature)
 
-    def _arguments(self, step: StepAccumulator, fragment: str) -> Iterator[StreamEvent]:
-        step.add_arguments(fragment)
-        if fragment and step.is_call:
-            yield ToolUseInputDelta(self._reply.message_id, step.first_block, step.call, fragment)
-
     def _stop(self, step: StepAccumulator) -> Iterator[StreamEvent]:
         step.stop()
         if step.is_call:
-            call = decode_blocks.decode_tool_call(step.native, step.call)
+            call = decode.decode_tool_call(step.native, step.call)
             if call.raw_input is None:
                 yield ToolUseEnd(self._reply.message_id, step.first_block, step.call, call.input)
 

@@ -53,20 +53,15 @@ def decode_block(native: dict[str, Any], tool_use_id: str) -> ContentBlock:
         case "text":
             return text_block(native["text"])
         case "call":
-            return decode_tool_call(native, tool_use_id)
+            # Arguments that are still text are truncated or malformed, so no tool runs with them.
+            arguments = native["arguments"]
+            held = {"input": arguments} if isinstance(arguments, dict) else {"raw_input": arguments}
+            return ToolUseBlock(id=tool_use_id, name=native["name"], **held)
         case "result":
             inner = tuple(decode_block(item, "") for item in native["content"])
             return ToolResultBlock(tool_use_id=tool_use_id, content=inner, is_error=native.get("is_error") or False)
         case kind:
             return ProviderBlock(provider=PROVIDER, kind=kind, data=native)
-
-
-def decode_tool_call(native: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
-    """Decode a call. Arguments that are still text are truncated or malformed, so no tool runs with them."""
-    arguments = native["arguments"]
-    if isinstance(arguments, dict):
-        return ToolUseBlock(id=tool_use_id, name=native["name"], input=arguments)
-    return ToolUseBlock(id=tool_use_id, name=native["name"], raw_input=arguments)
 
 
 def decode_history(native: dict[str, Any], reader: "HistoryReader") -> tuple[str, ...]:

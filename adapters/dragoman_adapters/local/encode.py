@@ -32,16 +32,10 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
         request.turns, lambda turns: [_encode_turn(request, each) for each in turns]
     )
     if usable := request.usable_tools(tools):
-        encoded["tools"] = [encode_tool(definition) for definition in usable]
+        encoded["tools"] = [
+            {"name": each.name, "description": each.description, "parameters": each.input_schema} for each in usable
+        ]
     return encoded | encode_options(request)
-
-
-def encode_tool(definition: ToolDefinition) -> dict[str, Any]:
-    return {
-        "name": definition.name,
-        "description": definition.description,
-        "parameters": definition.input_schema,
-    }
 
 
 def _encode_turn(request: RequestBuilder, turn: Turn) -> dict[str, Any]:

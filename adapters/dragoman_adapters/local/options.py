@@ -23,7 +23,7 @@ OPTIONS = OptionTable(
 
 def encode_options(request: RequestBuilder) -> dict[str, Any]:
     """Encode everything except the conversation and the tools."""
-    take = request.used.take
+    take, model = request.used.take, request.target.model
     encoded: dict[str, Any] = {}
     if (choice := take("tool_choice")) is not None:
         encoded["tool_choice"] = {"name": choice.name} if isinstance(choice, NamedTool) else choice
@@ -37,13 +37,6 @@ def encode_options(request: RequestBuilder) -> dict[str, Any]:
         encoded["options"] = settings
     if request.options.stream:
         encoded["stream"] = True
-    _record_unsupported_options(request)
-    request.record_unused_options(OPTIONS.absent)
-    return encoded
-
-
-def _record_unsupported_options(request: RequestBuilder) -> None:
-    take, model = request.used.take, request.target.model
     thinking, effort = take("thinking"), take("effort")
     if thinking or effort not in (None, "none"):
         request.record_option_loss("thinking" if thinking else "effort", f"{model} does not reason")
@@ -52,6 +45,8 @@ def _record_unsupported_options(request: RequestBuilder) -> None:
     if take("prompt_cache") is not None:
         reason = "prompt_cache: a model in this process keeps no prompt between requests"
         request.record_loss(LossKind.OPTION, reason, Severity.INFO)
+    request.record_unused_options(OPTIONS.absent)
+    return encoded
 
 
 def decode_options(

@@ -1,6 +1,6 @@
 """Decodes the stream of the local transport: a JSON object a line, the last of the type end."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from dragoman.adapter import wirejson
@@ -32,43 +32,38 @@ class LocalStreamDecoder(AccumulatingDecoder):
         self._content: list[dict[str, Any]] = []
         self._pieces: list[str] = []
 
-    def read(self, frame: Frame) -> Iterable[StreamEvent]:
+    def read(self, frame: Frame) -> Iterator[StreamEvent]:
         line = wirejson.loads_object(frame.data, what="a stream line")
         match line["type"]:
             case "text":
-                return self._text(line["text"])
+                if not self._content or self._content[-1]["type"] != "text":
+                    self._add({"type": "text"})
+                self._append_fragment(line["text"])
+                yield TextDelta(self._reply.message_id, len(self._content) - 1, line["text"])
             case "arguments":
-                return self._arguments(line["text"])
+                index = self._open_call()
+                self._append_fragment(line["text"])
+                call_id = self._reply.call_id(index, None)
+                yield ToolUseInputDelta(self._reply.message_id, index, call_id, line["text"])
             case "call":
-                return self._call(line["name"])
+                self._add({"type": "call", "name": line["name"]})
+                index = len(self._content) - 1
+                yield ToolUseStart(self._reply.message_id, index, self._reply.call_id(index, None), line["name"])
             case "call_end":
-                return self._call_end()
+                yield from self._call_end()
             case "start":
-                return self.start({"model": line["model"]}, line["model"])
+                yield from self.start({"model": line["model"]}, line["model"])
             case "end":
-                return self._end(line)
+                if not self._native:
+                    raise ValueError("a message ends before its start")
+                self._native |= {key: value for key, value in line.items() if key != "type"}
+                yield from self.complete(decode.decode_usage(line.get("usage")))
             case "error":
                 raise errors.decode_error(line, ErrorContext(self.provider, self._model))
             case kind:
-                return self.skip_unknown(kind)
+                self.skip_unknown(kind)
 
     decode_message = staticmethod(decode.decode_message)
-
-    def _text(self, text: str) -> Iterator[StreamEvent]:
-        if not self._content or self._content[-1]["type"] != "text":
-            self._add({"type": "text"})
-        self._append_fragment(text)
-        yield TextDelta(self._reply.message_id, len(self._content) - 1, text)
-
-    def _call(self, name: str) -> Iterator[StreamEvent]:
-        self._add({"type": "call", "name": name})
-        index = len(self._content) - 1
-        yield ToolUseStart(self._reply.message_id, index, self._reply.call_id(index, None), name)
-
-    def _arguments(self, text: str) -> Iterator[StreamEvent]:
-        index = self._open_call()
-        self._append_fragment(text)
-        yield ToolUseInputDelta(self._reply.message_id, index, self._reply.call_id(index, None), text)
 
     def _call_end(self) -> Iterator[StreamEvent]:
         index = self._open_call()
@@ -87,12 +82,6 @@ class LocalStreamDecoder(AccumulatingDecoder):
         if not self._content or self._content[-1]["type"] != "call" or "arguments" in self._content[-1]:
             raise ValueError("arguments outside a call")
         return len(self._content) - 1
-
-    def _end(self, line: dict[str, Any]) -> Iterable[StreamEvent]:
-        if not self._native:
-            raise ValueError("a message ends before its start")
-        self._native |= {key: value for key, value in line.items() if key != "type"}
-        return self.complete(decode.decode_usage(line.get("usage")))
 
     def _add(self, item: dict[str, Any]) -> None:
         if not self._native:

@@ -99,7 +99,14 @@ def _note_message(native: dict[str, Any], content: list[ContentBlock]) -> dict[s
     calls = iter(native.get("tool_calls") or ())
     blocks: dict[str, Any] = {}
     for index, block in enumerate(content):
-        if isinstance(block, ToolUseBlock) and (note := _note_call(next(calls), block)):
+        if not isinstance(block, ToolUseBlock):
+            continue
+        call = next(calls)
+        ours = encode.encode_tool_call(block, lambda _, call=call: call.get("id", ""))  # type: ignore[misc]
+        note = diff_objects({**call, "function": ours["function"]}, ours) or {}
+        if inner := diff_objects(call["function"], ours["function"]):
+            note["function"] = inner
+        if note:
             blocks[str(index)] = note
     if blocks:
         notes["blocks"] = blocks
@@ -111,14 +118,6 @@ def _note_message(native: dict[str, Any], content: list[ContentBlock]) -> dict[s
     if difference:
         notes["residue"] = difference
     return notes
-
-
-def _note_call(native: dict[str, Any], block: ToolUseBlock) -> dict[str, Any]:
-    ours = encode.encode_tool_call(block, lambda _: native.get("id", ""), {})
-    note = diff_objects({**native, "function": ours["function"]}, ours) or {}
-    if inner := diff_objects(native["function"], ours["function"]):
-        note["function"] = inner
-    return note
 
 
 def decode_history(native: dict[str, Any], reader: "HistoryReader") -> tuple[str, ...]:
@@ -146,23 +145,17 @@ def decode_history(native: dict[str, Any], reader: "HistoryReader") -> tuple[str
 
 
 def _add_tool_result(reader: "HistoryReader", native: dict[str, Any], open_calls: list[tuple[str, str]]) -> None:
-    call_id = native.get("tool_call_id")
-    if call_id:
-        tool_use_id = reader.result_id(call_id)
+    call_id, name = native.get("tool_call_id"), native.get("tool_name")
+    answered = [call for call in open_calls if name is None or call[0] == name]
+    if answered and not call_id:
+        open_calls.remove(answered[0])
+        tool_use_id = answered[0][1]
     else:
-        tool_use_id = _pop_call(open_calls, native.get("tool_name")) or reader.result_id(None)
+        tool_use_id = reader.result_id(call_id or None)
     result = ToolResultBlock(tool_use_id=tool_use_id, content=tuple(_decode_content(native)))
     names = {tool_use_id: native["tool_name"]} if "tool_name" in native else {}
     note = diff_objects(native, encode.encode_tool_result(result, lambda _: call_id or "", names))
     reader.add(Role.TOOL, (result,), {"blocks": {"0": note}} if note else {})
-
-
-def _pop_call(open_calls: list[tuple[str, str]], name: str | None) -> str | None:
-    for position, (called_name, tool_use_id) in enumerate(open_calls):
-        if name is None or called_name == name:
-            del open_calls[position]
-            return tool_use_id
-    return None
 
 
 def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:

@@ -1,6 +1,6 @@
 """Encodes the body of a chat request (docs/reference/wires/ollama.md)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
@@ -26,7 +26,6 @@ _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = (
 """Fields that the wire does not support."""
 
 _ROLES = {role: role.value for role in Role} | {Role.DEVELOPER: "system"}
-_JOINED = "texts of one message are sent as one"
 
 ToolId = Callable[[str], str]
 
@@ -57,71 +56,51 @@ def _encode_turn(request: RequestBuilder, turn: Turn, names: dict[str, str]) -> 
     """Encode a turn as one message; several tool results become several. ``names`` are the tools by call."""
     if (text := turn.plain_text("ollama")) is not None:
         return [{"role": _ROLES[turn.role], "content": text}]
-    if turn.is_simple("ollama"):
-        return _encode_simple(request, turn, names)
-    for index in range(len(turn.blocks)):
-        request.record_field_losses(turn, index, *_UNSUPPORTED_FIELDS)
-    if turn.role is Role.TOOL:
-        return [
-            request.restore_block(turn, index, encode_tool_result(block, request.tool_id, names))
-            for index, block in enumerate(turn.blocks)
-            if isinstance(block, ToolResultBlock)
-        ]
-    notes = turn.raw("ollama").get("blocks", {})
-    calls = []
-    for block, origin in zip(turn.blocks, turn.origins, strict=True):
-        if isinstance(block, ToolUseBlock):
-            names[block.id] = block.name
-            calls.append(encode_tool_call(block, request.tool_id, notes.get(str(origin), {})))
-    request.record_moved_texts(turn, thinking_first=True)
-    texts = [index for index, block in enumerate(turn.blocks) if isinstance(block, TextBlock)]
-    for index in texts[1:]:
-        request.record_block_loss(turn, index, LossKind.FLATTENED, _JOINED, Severity.INFO)
-    encoded = encode_message(_ROLES[turn.role], turn.blocks)
-    if calls:
-        encoded["tool_calls"] = calls
-    return [apply_diff(encoded, turn.raw("ollama").get("residue"))]
-
-
-def _encode_simple(request: RequestBuilder, turn: Turn, names: dict[str, str]) -> list[dict[str, Any]]:
-    """Encode a simple turn, as `_encode_turn` does."""
-    texts: list[str] = []
-    calls: list[dict[str, Any]] = []
-    results: list[dict[str, Any]] = []
+    if not turn.portable:
+        for index in range(len(turn.blocks)):
+            request.record_field_losses(turn, index, *_UNSUPPORTED_FIELDS)
+        request.record_moved_texts(turn, thinking_first=True)
+    notes = turn.raw("ollama")
+    block_notes = notes.get("blocks", {})
+    calls, results = [], []
+    has_text = False
     for index, block in enumerate(turn.blocks):
-        if type(block) is TextBlock:
-            if texts:
-                request.record_block_loss(turn, index, LossKind.FLATTENED, _JOINED, Severity.INFO)
-            texts.append(block.text)
-        elif type(block) is ToolUseBlock:
-            key = block.id
-            names[key] = name = block.name
-            calls.append({"id": request.tool_id(key), "function": {"name": name, "arguments": block.input}})
+        note = block_notes.get(str(turn.origins[index])) if block_notes else None
+        if type(block) is ToolUseBlock:
+            names[block.id] = block.name
+            calls.append(encode_tool_call(block, request.tool_id, note))
         elif type(block) is ToolResultBlock:
-            results.append(encode_tool_result(block, request.tool_id, names))
+            result = encode_tool_result(block, request.tool_id, names)
+            results.append(apply_diff(result, note) if note else result)
+        elif type(block) is TextBlock:
+            if has_text:
+                reason = "texts of one message are sent as one"
+                request.record_block_loss(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
+            has_text = True
     if turn.role is Role.TOOL:
         return results
-    encoded: dict[str, Any] = {"role": _ROLES[turn.role], "content": "\n".join(texts)}
-    if calls:
-        encoded["tool_calls"] = calls
-    return [encoded]
+    encoded = encode_message(_ROLES[turn.role], turn.blocks) | ({"tool_calls": calls} if calls else {})
+    return [apply_diff(encoded, notes.get("residue"))] if notes else [encoded]
 
 
 def encode_message(role: str, blocks: Sequence[ContentBlock]) -> dict[str, Any]:
     """Encode a message without its calls: texts are joined, images have a field of their own."""
-    texts = [block.text for block in blocks if isinstance(block, TextBlock)]
+    texts = [block.text for block in blocks if type(block) is TextBlock]
     encoded: dict[str, Any] = {"role": role, "content": "\n".join(texts)}
-    if thoughts := [block.text for block in blocks if isinstance(block, ThinkingBlock)]:
+    if thoughts := [block.text for block in blocks if type(block) is ThinkingBlock]:
         encoded["thinking"] = "\n".join(thoughts)
-    if images := [block.source.data for block in blocks if isinstance(block, ImageBlock)]:
+    if images := [block.source.data for block in blocks if type(block) is ImageBlock]:
         encoded["images"] = images
     return encoded
 
 
-def encode_tool_call(block: ToolUseBlock, tool_id: ToolId, note: dict[str, Any]) -> dict[str, Any]:
+def encode_tool_call(block: ToolUseBlock, tool_id: ToolId, note: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Encode a call. Its arguments are an object, not a string."""
-    function = apply_diff({"name": block.name, "arguments": block.input}, note.get("function"))
-    return apply_diff({"id": tool_id(block.id), "function": function}, note)
+    encoded: dict[str, Any] = {"id": tool_id(block.id), "function": {"name": block.name, "arguments": block.input}}
+    if not note:
+        return encoded
+    encoded["function"] = apply_diff(encoded["function"], note.get("function"))
+    return apply_diff(encoded, note)
 
 
 def encode_tool_result(block: ToolResultBlock, tool_id: ToolId, names: dict[str, str]) -> dict[str, Any]:

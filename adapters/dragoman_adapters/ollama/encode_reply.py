@@ -52,7 +52,10 @@ def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
         return {"model": writer.served_model(message), "message": native_message, **fields}
     if len(message.content) > 1:
         record_order_losses(message, writer)
-    native_message = {"role": "assistant", "content": "", **_encode_blocks(message, writer)}
+    native_message = {"role": "assistant", "content": ""}
+    for index, block in enumerate(message.content):  # all thinking, all text, all calls
+        for field, value in encode_block(block, index, message, writer).items():
+            native_message[field] = native_message[field] + value if field in native_message else value
     writer.store_state(TOOL_PREFIX, message)
     return {
         "model": writer.served_model(message),
@@ -81,15 +84,6 @@ def _own_message(message: Message, raw: Mapping[str, Any], writer: ReplyWriter) 
         if isinstance(block, ToolUseBlock)
     ]
     return encoded | ({"images": images} if images else {}) | ({"tool_calls": calls} if calls else {})
-
-
-def _encode_blocks(message: Message, writer: ReplyWriter) -> dict[str, Any]:
-    """Encode the content of another provider's message: all thinking, all text, all calls."""
-    encoded: dict[str, Any] = {}
-    for index, block in enumerate(message.content):
-        for field, value in encode_block(block, index, message, writer).items():
-            encoded[field] = encoded[field] + value if field in encoded else value
-    return encoded
 
 
 def encode_block(block: ContentBlock, index: int, message: Message, writer: ReplyWriter) -> dict[str, Any]:

@@ -77,22 +77,15 @@ def decode_options(
     """Decode the options of a request."""
     settings = native.get("options") or {}
     think = native.get("think")
-    schema = native.get("format")
-    values = OPTIONS.decode(settings)
+    schema = structured_output.ANY_OBJECT if native.get("format") == "json" else native.get("format")
     options = AdapterOptions(
-        **values,
+        **OPTIONS.decode(settings),
         keep_alive=native.get("keep_alive"),
         logprobs=option_table.decode_logprobs(native, "logprobs", "top_logprobs"),
-        output_schema=_decode_output_schema(schema),
+        output_schema=schema if isinstance(schema, Mapping) else None,
         thinking=think if isinstance(think, bool) else None,
         effort=think if isinstance(think, str) else None,
         stream=native.get("stream", True),
         context=context,
     )
     return keep_other_fields(options, native, target, encode_options, covered)
-
-
-def _decode_output_schema(native: Any) -> Mapping[str, Any] | None:
-    if native == "json":
-        return structured_output.ANY_OBJECT
-    return native if isinstance(native, dict) else None

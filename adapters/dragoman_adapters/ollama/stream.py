@@ -1,6 +1,6 @@
 """Decodes the stream of Ollama's chat: JSON objects, the last with ``done`` (docs/reference/wires/ollama.md)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from dragoman.adapter import wirejson
@@ -44,13 +44,6 @@ class OllamaStreamDecoder(AccumulatingDecoder):
         delta = line.get("message") or {}
         self._native |= {key: value for key, value in line.items() if key != "message"}
         self._native.setdefault("message", {"role": delta.get("role", "assistant")})
-        yield from self._delta(delta)
-        if line.get("done"):
-            yield from self.complete(decode.decode_usage(self._native))
-
-    decode_message = staticmethod(decode.decode_message)
-
-    def _delta(self, delta: dict[str, Any]) -> Iterable[StreamEvent]:
         if thinking := delta.get("thinking"):
             self._texts["thinking"].append(thinking)
             yield ThinkingDelta(self._reply.message_id, self._index("thinking"), thinking)
@@ -61,6 +54,10 @@ class OllamaStreamDecoder(AccumulatingDecoder):
             yield from self._call(call)
         if not delta.keys() <= _DELTA_FIELDS:
             self._native["message"] |= {name: value for name, value in delta.items() if name not in _DELTA_FIELDS}
+        if line.get("done"):
+            yield from self.complete(decode.decode_usage(self._native))
+
+    decode_message = staticmethod(decode.decode_message)
 
     def _call(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
         """Yield the events of calls, which arrive whole."""

@@ -476,8 +476,9 @@ Content = Annotated[tuple[ContentBlock, ...], BeforeValidator(_as_blocks)]
 
 ToolResultBlock.model_rebuild()
 
+MediaBlock = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 MEDIA_BLOCKS = (ImageBlock, AudioBlock, VideoBlock, DocumentBlock)
-MEDIA_CLASSES: dict[str, type[ImageBlock | AudioBlock | VideoBlock | DocumentBlock]] = {
+MEDIA_CLASSES: dict[str, type[MediaBlock]] = {
     "image": ImageBlock,
     "audio": AudioBlock,
     "video": VideoBlock,

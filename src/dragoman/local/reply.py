@@ -6,8 +6,7 @@ its lines.
 
 import json
 import re
-from collections.abc import Iterable
-from enum import Enum, auto
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from dragoman.adapter import wirejson
@@ -66,13 +65,6 @@ class StopFilter:
         return text
 
 
-class _State(Enum):
-    TEXT = auto()
-    HEAD = auto()
-    ARGUMENTS = auto()
-    TAIL = auto()
-
-
 class Splitter:
     """Turns text into lines. ``calls``: whether to look for calls; otherwise all of it is text.
 
@@ -82,7 +74,8 @@ class Splitter:
     def __init__(self, *, calls: bool) -> None:
         self.call_count = 0
         self._finds_calls = calls
-        self._state = _State.TEXT
+        self._take: Callable[[Splitter, list[Json]], bool] = Splitter._take_text
+        """The step for what comes next: it consumes a part of the buffer, and says whether to continue."""
         self._buffer = ""
         self._after_call = False
         self._object = _ObjectEnd()
@@ -93,18 +86,16 @@ class Splitter:
             return [{"type": "text", "text": text}] if text else []
         self._buffer += text
         lines: list[Json] = []
-        steps = {_State.TEXT: self._take_text, _State.HEAD: self._take_head, _State.ARGUMENTS: self._take_arguments}
-        steps[_State.TAIL] = self._take_tail
-        while steps[self._state](lines):  # each consumes a part of the buffer, and says whether to continue
+        while self._take(self, lines):
             pass
         return lines
 
     def finish(self) -> list[Json]:
         """Return the lines of the rest. A call that is cut before its name is complete is text."""
         lines: list[Json] = []
-        if self._state is _State.TAIL:
+        if self._take is Splitter._take_tail:
             self._end_call(lines)
-        elif self._state is not _State.ARGUMENTS:
+        elif self._take is not Splitter._take_arguments:
             self._emit_text(self._buffer, lines)
         self._buffer = ""
         return lines
@@ -113,7 +104,7 @@ class Splitter:
         before, opening, after = self._buffer.partition(CALL_OPEN)
         if opening:
             self._emit_text(before, lines)
-            self._buffer, self._state = opening + after, _State.HEAD
+            self._buffer, self._take = opening + after, Splitter._take_head
             return True
         held_length = _overlap(before, CALL_OPEN)
         self._emit_text(before[: len(before) - held_length], lines)
@@ -125,7 +116,7 @@ class Splitter:
         if head is None:
             return False
         lines.append({"type": "call", "name": json.loads(head[1])})
-        self._buffer, self._state, self._object = self._buffer[head.end() :], _State.ARGUMENTS, _ObjectEnd()
+        self._buffer, self._take, self._object = self._buffer[head.end() :], Splitter._take_arguments, _ObjectEnd()
         return True
 
     def _take_arguments(self, lines: list[Json]) -> bool:
@@ -135,7 +126,7 @@ class Splitter:
             lines.append({"type": "arguments", "text": consumed})
         self._buffer = self._buffer[len(consumed) :]
         if end is not None:
-            self._state = _State.TAIL
+            self._take = Splitter._take_tail
         return end is not None
 
     def _take_tail(self, lines: list[Json]) -> bool:
@@ -148,7 +139,7 @@ class Splitter:
     def _end_call(self, lines: list[Json]) -> None:
         lines.append({"type": "call_end"})
         self.call_count += 1
-        self._state, self._after_call = _State.TEXT, True
+        self._take, self._after_call = Splitter._take_text, True
 
     def _emit_text(self, text: str, lines: list[Json]) -> None:
         # Line feeds between calls come from the grammar, not from the model.
@@ -216,8 +207,3 @@ def _overlap(text: str, word: str) -> int:
     """Return the length of the longest proper prefix of the word that the text ends with."""
     longest = min(len(text), len(word) - 1)
     return next((length for length in range(longest, 0, -1) if text.endswith(word[:length])), 0)
-
-
-def encode_line(line: Json) -> bytes:
-    """Return a line as bytes of the wire."""
-    return wirejson.dumps(line) + b"\n"

@@ -18,7 +18,7 @@ from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.wire import AttemptRecord, Headers, WireRequest, WireResponse
 from dragoman.local.files import notify_terminal
 from dragoman.local.model import get_model
-from dragoman.local.reply import Json, LocalRequestError, encode_line, merge_lines
+from dragoman.local.reply import Json, LocalRequestError, merge_lines
 from dragoman.transport.call import validate_timeout
 from dragoman.transport.contract import AsyncStreamedReply, StreamedReply
 
@@ -84,10 +84,10 @@ def _to_chunk(item: Json | Exception) -> bytes:
     is raised.
     """
     if isinstance(item, LocalRequestError):
-        return encode_line(item.line)
-    if isinstance(item, Exception):
+        item = item.line
+    elif isinstance(item, Exception):
         raise item
-    return encode_line(item)
+    return wirejson.dumps(item) + b"\n"
 
 
 class LocalTransport:

@@ -35,7 +35,24 @@ EXACT = Context(prec=80)
 _STANDARD: frozenset[str | None] = frozenset({None, "", "standard", "default", "auto", "on_demand"})
 
 _ZERO = Decimal(0)
-_BUCKETS = ("input_tokens", "cached_input_tokens", "cache_creation_input_tokens", "output_tokens")
+BUCKETS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "input_tokens": ("input", {"audio_input_tokens": "audio_input", "image_input_tokens": "image_input"}),
+    "cached_input_tokens": (
+        "cache_read",
+        {"cached_audio_input_tokens": "audio_cache_read", "cached_image_input_tokens": "image_cache_read"},
+    ),
+    "cache_creation_input_tokens": ("cache_write", {"cache_creation_1h_input_tokens": "cache_write_1h"}),
+    "output_tokens": (
+        "output",
+        {
+            "audio_output_tokens": "audio_output",
+            "image_output_tokens": "image_output",
+            "reasoning_tokens": "reasoning",
+        },
+    ),
+}
+"""The rate of each bucket, and the rates of its subsets, by the fields that count them, in the order in which they are
+charged."""
 # A tool's count of calls has three possible names: web_search, web_search_requests, web_search_calls.
 _CALL_SUFFIXES = ("_requests", "_calls", "_call")
 
@@ -168,48 +185,25 @@ def _buckets(rates: Mapping[str, Rate], prompt_tokens: int, free: bool, factor: 
     docs/reference/pricing.md#buckets.
     """
 
-    def rate(name: str) -> Decimal | None:
+    general = {"cache_read": "input", "cache_write": "input"}
+    if "cache_read" not in rates:  # then cached media cost as much as uncached media
+        general |= {"audio_cache_read": "audio_input", "image_cache_read": "image_input"}
+
+    def find_rate(name: str) -> Decimal | None:
         if free:
             return Decimal(0)
-        if name not in rates:
+        rate = rates.get(name) or rates.get(general.get(name, ""))
+        if rate is None:
             return None
-        amount = rates[name].at(prompt_tokens).scaleb(-6, EXACT)
+        amount = rate.at(prompt_tokens).scaleb(-6, EXACT)
         return amount if factor is None else EXACT.multiply(amount, factor)
 
-    def parts(**fields: str) -> tuple[Part, ...]:
-        found = ((field, rate(name)) for field, name in fields.items())
-        return tuple(Part(field, amount) for field, amount in found if amount is not None)
-
-    def cached_rate_name(medium: str) -> str:
-        """Return the name of the rate for cached media. Without any rate for cache reads, they cost as much as uncached
-        media.
-        """
-        cache_rate = f"{medium}_cache_read"
-        return cache_rate if cache_rate in rates or "cache_read" in rates else f"{medium}_input"
-
-    plain = rate("input")
-    read = rate("cache_read")
-    write = rate("cache_write")
-    return (
-        Bucket("input_tokens", plain, parts(audio_input_tokens="audio_input", image_input_tokens="image_input")),
-        Bucket(
-            "cached_input_tokens",
-            plain if read is None else read,
-            parts(
-                cached_audio_input_tokens=cached_rate_name("audio"), cached_image_input_tokens=cached_rate_name("image")
-            ),
-        ),
-        Bucket(
-            "cache_creation_input_tokens",
-            plain if write is None else write,
-            parts(cache_creation_1h_input_tokens="cache_write_1h"),
-        ),
-        Bucket(
-            "output_tokens",
-            rate("output"),
-            parts(audio_output_tokens="audio_output", image_output_tokens="image_output", reasoning_tokens="reasoning"),
-        ),
-    )
+    buckets: list[Bucket] = []
+    for field, (name, parts) in BUCKETS.items():
+        amounts = ((part, find_rate(part_name)) for part, part_name in parts.items())
+        priced_parts = tuple(Part(part, amount) for part, amount in amounts if amount is not None)
+        buckets.append(Bucket(field, find_rate(name), priced_parts))
+    return tuple(buckets)
 
 
 def apply_quote(usage: TokenUsage, quote: Quote, version: str, *, batch: bool) -> Usage:
@@ -263,7 +257,7 @@ def _price_tokens(usage: TokenUsage, quote: Quote) -> tuple[Decimal, bool, list[
     is charged at its own rate, and its name is added to the unpriced ones.
     """
     if not quote.steps:
-        return _ZERO, False, [field for field in _BUCKETS if getattr(usage, field)]
+        return _ZERO, False, [field for field in BUCKETS if getattr(usage, field)]
     buckets = quote.steps[0][1]
     if len(quote.steps) > 1:
         prompt = usage.prompt_tokens

@@ -82,8 +82,7 @@ class PriceTable:
         """
         table = PriceTable(self._path, overlay, update=self._update_path)
         for name, section in table._sections(table._overlay or {}).items():
-            for _ in ProviderPrices(name, [section]).all_models():
-                pass
+            list(ProviderPrices(name, [section]).all_models())
         return table
 
     @cached_property
@@ -150,25 +149,21 @@ class PriceTable:
         Raises RequestError if the time has no zone. Source: docs/reference/pricing.md#cost.
         """
         priced = self.reprice(model_id, usage, at, batch=batch)
-        if self._models[model_id] is None:
-            self._warn_of_unknown(model_id)
+        if self._models[model_id] is None and model_id not in self._warned:
+            provider = model_id.partition(":")[0]
+            if provider not in self.unpriced and self.provider(provider) is not None:
+                if len(self._warned) >= _MAX_CACHED_MODELS:
+                    self._warned.clear()
+                self._warned.add(model_id)
+                logger.warning(
+                    "%s is not in the price table %s: its limits are those of its family, and its usage is unpriced. "
+                    "dragoman prices update installs newer rows",
+                    model_id, self.version,
+                )  # fmt: skip
         is_first = not isinstance(usage, Usage) or usage.pricing_version is None
         if is_first and usage.reported_cost_usd is not None:
             _warn_of_difference(model_id, priced)
         return priced
-
-    def _warn_of_unknown(self, model_id: str) -> None:
-        provider = model_id.partition(":")[0]
-        if model_id in self._warned or provider in self.unpriced or self.provider(provider) is None:
-            return
-        if len(self._warned) >= _MAX_CACHED_MODELS:
-            self._warned.clear()
-        self._warned.add(model_id)
-        logger.warning(
-            "%s is not in the price table %s: its limits are those of its family, and its usage is unpriced. "
-            "dragoman prices update installs newer rows",
-            model_id, self.version,
-        )  # fmt: skip
 
     def reprice(
         self, model_id: str, usage: TokenUsage, at: datetime, *, batch: bool = False, standard: bool = False
@@ -205,8 +200,7 @@ class PriceTable:
     @cached_property
     def unpriced(self) -> Mapping[str, str]:
         """The providers that intentionally have no prices, with the reason."""
-        reasons: dict[str, str] = self._index.get("unpriced", {})
-        return reasons
+        return dict(self._index["unpriced"])
 
     def models(self, provider: str) -> tuple[str, ...]:
         """Return the ids of the models with known prices; none for an unknown provider."""
@@ -259,8 +253,9 @@ class PriceTable:
 
     @cached_property
     def _folder(self) -> dict[str, Traversable]:
-        found = _list_files(_open_folder(self._path))
-        return found if self._update_path is None else dict(sorted({**found, UPDATE: self._update_path}.items()))
+        """The files by name, in alphabetical order."""
+        update = {} if self._update_path is None else {UPDATE: self._update_path}
+        return dict(sorted({**_list_files(self._path), **update}.items()))
 
     @cached_property
     def _contents(self) -> dict[str, bytes]:
@@ -280,20 +275,18 @@ class PriceTable:
         index = _read_toml(self._folder[INDEX])
         if not isinstance(index.get("date"), date):
             raise ConfigurationError(f"{self._path / INDEX} has no date: the version of the prices is unknown")
-        return index
+        return {"unpriced": {}, "routers": {}, "same_prices": {}, **index}
 
     @cached_property
     def _routers(self) -> dict[str, str]:
         """Providers whose model names end with a colon and the serving provider, and a pattern for the provider with
         the prices.
         """
-        routers: dict[str, str] = self._index.get("routers", {})
-        return routers
+        return dict(self._index["routers"])
 
     @cached_property
     def _same_prices(self) -> dict[str, str]:
-        same: dict[str, str] = self._index.get("same_prices", {})
-        return same
+        return dict(self._index["same_prices"])
 
     @cached_property
     def accepted(self) -> frozenset[str]:
@@ -376,29 +369,19 @@ def _warn_of_difference(model_id: str, priced: Usage) -> None:
         )  # fmt: skip
 
 
-def _open_folder(path: Path) -> Traversable:
-    """Return the folder, or the content of the archive, which is read whole. Raises ConfigurationError."""
-    if not path.is_file():
-        return path
+def _list_files(path: Path) -> dict[str, Traversable]:
+    """Return the TOML files of a folder, or of an archive, which is read whole, by name. Raises ConfigurationError."""
+    folder: Traversable = path
     try:
-        archive = ZipFile(io.BytesIO(path.read_bytes()))
+        if path.is_file():
+            archive = ZipFile(io.BytesIO(path.read_bytes()))
+            if sum(info.file_size for info in archive.infolist()) > _MAX_BYTES:
+                raise ConfigurationError(f"{path} holds more than {_MAX_BYTES} bytes: it is not a price table")
+            archive.filename = str(path)
+            folder = ZipPath(archive)
+        return {file.name: file for file in folder.iterdir() if file.name.endswith(".toml")}
     except (OSError, BadZipFile, NotImplementedError) as error:
         raise _unreadable(path, error) from None
-    if sum(info.file_size for info in archive.infolist()) > _MAX_BYTES:
-        raise ConfigurationError(f"{path} holds more than {_MAX_BYTES} bytes: it is not a price table")
-    archive.filename = str(path)
-    return ZipPath(archive)
-
-
-def _list_files(folder: Traversable) -> dict[str, Traversable]:
-    """Return the TOML files of a table by name, in alphabetical order. Raises ConfigurationError
-    if there is no folder.
-    """
-    try:
-        found = {path.name: path for path in folder.iterdir() if path.name.endswith(".toml")}
-    except OSError as error:
-        raise _unreadable(folder, error) from None
-    return dict(sorted(found.items()))
 
 
 def _read_content(path: Traversable) -> bytes:

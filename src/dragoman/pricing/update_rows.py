@@ -1,6 +1,6 @@
 """The rows of an update: prices and limits of models that are newer than the bundled ones (pricing/README.md)."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime
 from typing import Any
 
@@ -33,7 +33,7 @@ def newer_prices(update: Mapping[str, Any], bundled: Callable[[str], Mapping[str
     ``bundled`` returns the day of each model of a provider.
     """
     found: Sections = {}
-    for provider, section in _sections(update):
+    for provider, section in read_sections(update):
         days = bundled(provider)
         try:
             models = [
@@ -61,7 +61,7 @@ def split_by_model(found: Sections, overlay: Mapping[str, Any]) -> tuple[Section
 def newer_limits(update: Mapping[str, Any], bundled: date) -> dict[str, list[dict[str, Any]]]:
     """Return the rows with limits that are at least as new as the bundled table, by provider."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for provider, section in _sections(update):
+    for provider, section in read_sections(update):
         try:
             rows = [_read_limits(row) for row in section.get("limits", ())]
         except FORMAT_ERRORS as error:
@@ -71,14 +71,15 @@ def newer_limits(update: Mapping[str, Any], bundled: date) -> dict[str, list[dic
     return found
 
 
-def row_names(update: Mapping[str, Any]) -> Iterator[str]:
+def row_names(sections: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
     """Yield the name of each row: ``provider:id`` for prices, ``provider:glob`` for limits."""
-    for provider, section in _sections(update):
+    for provider, section in sections:
         yield from (f"{provider}:{model['id']}" for model in section.get("model", ()))
         yield from (f"{provider}:{', '.join(row['match'])}" for row in section.get("limits", ()))
 
 
-def _sections(update: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def read_sections(update: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each provider with its section, which has a day. Raises ConfigurationError."""
     for name, section in update.items():
         if name in _OWN_KEYS:
             continue

@@ -5,20 +5,20 @@ SHA-256, and can be reverted. A program uses it only if it asks, with `use_updat
 """
 
 import hashlib
-import json
 import os
 import tomllib
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.facts.capabilities import set_limit_updates
 from dragoman.bundled import bundled_path
 from dragoman.pricing.table import PriceTable
-from dragoman.pricing.update_rows import newer_limits, newer_prices, row_names, update_date
+from dragoman.pricing.update_rows import newer_limits, newer_prices, read_sections, row_names, update_date
 from dragoman.pricing.versions import set_update
 
 MAX_BYTES = 16 * 1024 * 1024
@@ -37,6 +37,17 @@ class PriceUpdate:
     source: str
     """The URL or path that the update was read from."""
     version: str
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The content of the pointer: the installed update, and the one before."""
+
+    current: PriceUpdate | None = None
+    previous: PriceUpdate | None = None
+
+
+_STATE = TypeAdapter(_State)
 
 
 def update_folder() -> Path:
@@ -62,9 +73,9 @@ def install_update(
     folder = folder or update_folder()
     day = update_date(_parse(content, source))
     state = _read_state(folder)
-    if state["current"] and date.fromisoformat(state["current"]["date"]) > day:
+    if state.current and state.current.date > day:
         raise ConfigurationError(
-            f"{source} is of {day}, and the installed update of {state['current']['date']}: revert that one first"
+            f"{source} is of {day}, and the installed update of {state.current.date}: revert that one first"
         )
     path = _write(folder / f"{digest}.toml", content)
     try:
@@ -74,8 +85,8 @@ def install_update(
             path.unlink()
         raise
     update = PriceUpdate(date=day, sha256=digest, source=source, version=table.version)
-    if not (state["current"] and state["current"]["sha256"] == digest):
-        _write_state(folder, {"current": {**asdict(update), "date": str(day)}, "previous": state["current"]})
+    if not (state.current and state.current.sha256 == digest):
+        _write_state(folder, _State(update, state.current))
     return update
 
 
@@ -88,18 +99,17 @@ def revert_update(folder: Path | None = None) -> PriceUpdate | None:
     try:
         state = _read_state(folder)
     except ConfigurationError:
-        _write_state(folder, {"current": None, "previous": None})
+        _write_state(folder, _State())
         return None
-    if not state["current"]:
+    if not state.current:
         raise ConfigurationError("no update of the prices is installed")
-    _write_state(folder, {"current": state["previous"], "previous": None})
-    return installed_update(folder)
+    _write_state(folder, _State(state.previous))
+    return state.previous
 
 
 def installed_update(folder: Path | None = None) -> PriceUpdate | None:
     """Return the installed update; None if there is none. Raises ConfigurationError if it cannot be read."""
-    current = _read_state(folder or update_folder())["current"]
-    return None if not current else PriceUpdate(**{**current, "date": date.fromisoformat(current["date"])})
+    return _read_state(folder or update_folder()).current
 
 
 def use_update(folder: Path | None = None) -> PriceUpdate | None:
@@ -132,14 +142,10 @@ def outdated_rows(content: bytes) -> tuple[str, ...]:
     prices = newer_prices(update, bundled.days)
     limits = newer_limits(update, bundled.as_of)
     used = {
-        *row_names({**_head(update), **prices}),
-        *row_names({**_head(update), **{provider: {"limits": rows} for provider, rows in limits.items()}}),
+        *row_names(prices.items()),
+        *row_names((provider, {"limits": rows}) for provider, rows in limits.items()),
     }
-    return tuple(name for name in row_names(update) if name not in used)
-
-
-def _head(update: dict[str, Any]) -> dict[str, Any]:
-    return {"format": update["format"], "date": update["date"]}
+    return tuple(name for name in row_names(read_sections(update)) if name not in used)
 
 
 def _load(path: Path) -> PriceTable:
@@ -148,8 +154,7 @@ def _load(path: Path) -> PriceTable:
     _ = table.limits
     for provider in table.providers():
         if (prices := table.provider(provider)) is not None:
-            for _ in prices.all_models():
-                pass
+            list(prices.all_models())
     return table
 
 
@@ -162,29 +167,27 @@ def _parse(content: bytes, source: str) -> dict[str, Any]:
         raise ConfigurationError(f"{source} is not an update of the prices: {error!s:.400}") from None
 
 
-def _read_state(folder: Path) -> dict[str, Any]:
+def _read_state(folder: Path) -> _State:
     try:
-        state = json.loads((folder / POINTER).read_bytes())
-        for each in (state["current"], state["previous"]):
-            if each is not None:
-                _ = PriceUpdate(**{**each, "date": date.fromisoformat(each["date"])})
+        return _STATE.validate_json((folder / POINTER).read_bytes())
     except FileNotFoundError:
-        return {"current": None, "previous": None}
-    except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:
+        return _State()
+    except OSError as error:
         raise _damaged(f"{folder / POINTER}: {error!s:.200}") from None
-    found: dict[str, Any] = state
-    return found
+    except ValidationError as error:  # without the content: a source may be an address with a key
+        reason = error.errors(include_url=False, include_input=False)[0]["msg"]
+        raise _damaged(f"{folder / POINTER}: {reason:.200}") from None
 
 
-def _write_state(folder: Path, state: dict[str, Any]) -> None:
-    _write(folder / POINTER, json.dumps(state, indent=1).encode())
+def _write_state(folder: Path, state: _State) -> None:
+    _write(folder / POINTER, _STATE.dump_json(state, indent=1))
     for path in folder.glob("*.toml"):
         if path.stem not in _digests(state):
             path.unlink()
 
 
-def _digests(state: dict[str, Any]) -> Iterable[str]:
-    return {each["sha256"] for each in (state["current"], state["previous"]) if each}
+def _digests(state: _State) -> set[str]:
+    return {each.sha256 for each in (state.current, state.previous) if each}
 
 
 def _write(path: Path, content: bytes) -> Path:

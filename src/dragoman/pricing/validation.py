@@ -4,13 +4,13 @@ Suspicious figures that were verified are listed in the overlay, as ``accepted``
 """
 
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import combinations, pairwise
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.pricing.quote import PricedModel
-from dragoman.pricing.rows import PriceRow, Window
+from dragoman.pricing.rows import PriceRow
 from dragoman.pricing.table import PriceTable
 
 # Dollars per million tokens; more than this is a misplaced decimal point (the most expensive model costs 600).
@@ -23,18 +23,13 @@ _END = datetime.max.replace(tzinfo=UTC)
 
 def find_faults(table: PriceTable) -> list[str]:
     """Return every fault as ``provider:model: fault``; raises nothing. An empty list means that there are none."""
-    return list(_faults(table))
-
-
-def _faults(table: PriceTable) -> Iterator[str]:
     try:
         names = table.providers()
         newest = table.as_of
         undecided = sorted(set(names) & table.unpriced.keys())
     except ConfigurationError as error:
-        yield str(error)
-        return
-    yield from (f"{name}: has prices, but also a reason for having none" for name in undecided)
+        return [str(error)]
+    faults = [f"{name}: has prices, but also a reason for having none" for name in undecided]
     for name in names:
         try:
             prices = table.provider(name)
@@ -42,16 +37,17 @@ def _faults(table: PriceTable) -> Iterator[str]:
                 continue
             models = list(prices.all_models())
         except ConfigurationError as error:
-            yield str(error)
+            faults.append(str(error))
             continue
-        for other in prices.fallback:
-            if other not in names:
-                yield f"{name}: falls back to {other}, which does not exist"
+        faults += (
+            f"{name}: falls back to {other}, which does not exist" for other in prices.fallback if other not in names
+        )
         for model in models:
             model_id = f"{name}:{model.id}"
-            yield from (f"{model_id}: {fault}" for fault in _model_faults(model, newest))
+            faults += (f"{model_id}: {fault}" for fault in _model_faults(model, newest))
             if model_id not in table.accepted:
-                yield from (f"{model_id}: {oddity}" for oddity in _oddities(model))
+                faults += (f"{model_id}: {oddity}" for oddity in _oddities(model))
+    return faults
 
 
 def _model_faults(model: PricedModel, newest: date) -> Iterator[str]:
@@ -72,7 +68,14 @@ def _model_faults(model: PricedModel, newest: date) -> Iterator[str]:
 def _oddities(model: PricedModel) -> Iterator[str]:
     """Yield figures that may be correct, but are mostly mistakes."""
     for row in model.rows:
-        yield from _row_oddities(row)
+        for name, rate in row.rates.items():
+            if max((rate.amount, *(amount for _, amount in rate.over))) > _MAX_RATE:
+                yield f"{name} is more than {_MAX_RATE} dollars per million tokens: {_describe_row(row)}"
+            if any(amount < rate.amount for _, amount in rate.over):
+                yield f"{name} is cheaper for longer prompts: {_describe_row(row)}"
+        for expensive, cheap in (("input", "cache_read"), ("cache_write_1h", "cache_write")):
+            if {expensive, cheap} <= row.rates.keys() and row.rates[expensive].amount < row.rates[cheap].amount:
+                yield f"{cheap} is more expensive than {expensive}: {_describe_row(row)}"
     standard = sorted(
         (row for row in model.rows if row.variant is None and row.window is None),
         key=lambda row: row.valid_from or _BEGINNING,
@@ -80,22 +83,11 @@ def _oddities(model: PricedModel) -> Iterator[str]:
     pairs = [*pairwise(standard)]
     pairs += [(standard[-1], row) for row in model.rows if standard and row.variant]
     for before, after in pairs:
-        for rate in before.rates.keys() & after.rates.keys():
-            low, high = sorted((before.rates[rate].amount, after.rates[rate].amount))
+        for name in before.rates.keys() & after.rates.keys():
+            low, high = sorted((before.rates[name].amount, after.rates[name].amount))
             if high > low * _JUMP:
-                amounts = f"from {before.rates[rate].amount} to {after.rates[rate].amount}"
-                yield f"{rate} jumps {amounts}: {_describe_row(after)}"
-
-
-def _row_oddities(row: PriceRow) -> Iterator[str]:
-    for name, rate in row.rates.items():
-        if max((rate.amount, *(amount for _, amount in rate.over))) > _MAX_RATE:
-            yield f"{name} is more than {_MAX_RATE} dollars per million tokens: {_describe_row(row)}"
-        if any(amount < rate.amount for _, amount in rate.over):
-            yield f"{name} is cheaper for longer prompts: {_describe_row(row)}"
-    for expensive, cheap in (("input", "cache_read"), ("cache_write_1h", "cache_write")):
-        if {expensive, cheap} <= row.rates.keys() and row.rates[expensive].amount < row.rates[cheap].amount:
-            yield f"{cheap} is more expensive than {expensive}: {_describe_row(row)}"
+                amounts = f"from {before.rates[name].amount} to {after.rates[name].amount}"
+                yield f"{name} jumps {amounts}: {_describe_row(after)}"
 
 
 def _overlaps(first: PriceRow, second: PriceRow) -> bool:
@@ -103,20 +95,13 @@ def _overlaps(first: PriceRow, second: PriceRow) -> bool:
         return False
     starts = max(first.valid_from or _BEGINNING, second.valid_from or _BEGINNING)
     ends = min(first.valid_until or _END, second.valid_until or _END)
-    if starts >= ends:
-        return False
-    return first.window is None or second.window is None or _windows_overlap(first.window, second.window)
-
-
-def _windows_overlap(first: Window, second: Window) -> bool:
-    """Return True if one window contains the start of the other, on any day of a week."""
-    monday = datetime(2024, 1, 1, tzinfo=UTC)
-    moments = [
-        datetime.combine(monday + timedelta(days=day), window.start, tzinfo=UTC)
-        for day in range(7)
-        for window in (first, second)
-    ]
-    return any(first.is_active(moment) and second.is_active(moment) for moment in moments)
+    windows = [row.window for row in (first, second) if row.window is not None]
+    if starts >= ends or not windows:
+        return starts < ends
+    # Windows overlap if one contains the start of the other, on any day of a week.
+    days = (datetime(2024, 1, day, tzinfo=UTC) for day in range(1, 8))
+    moments = [datetime.combine(day, window.start, tzinfo=UTC) for day in days for window in windows]
+    return any(all(window.is_active(moment) for window in windows) for moment in moments)
 
 
 def _describe_row(row: PriceRow) -> str:

@@ -59,11 +59,9 @@ def save_table(table: PriceTable, folder: Path) -> Path:
 
 def list_versions(archive: Path | None = None) -> tuple[str, ...]:
     """Return the versions that can be loaded, the bundled one last."""
-    names = {path.stem for folder in _folders(archive) for path in folder.glob("*.zip")} | {
-        _bundled_table(None).version
-    }
+    names = {path.stem for folder in _folders(archive) for path in folder.glob("*.zip")}
     newest = _bundled_table(_update).version
-    return (*sorted(names - {newest}), newest)
+    return (*sorted((names | {_bundled_table(None).version}) - {newest}), newest)
 
 
 _update: Path | None = None
@@ -158,29 +156,33 @@ def reprice(
     Raises RequestError if both a table and a version are given, ConfigurationError for an unknown version, and
     TypeError for an item of another type.
     """
-    if table is not None and version is not None:
-        raise RequestError("pass a table or a version, not both")
-    used, model = table or price_table(version), as_model and full_name(as_model)
+    used, model = choose_table(table, version), as_model and full_name(as_model)
     return (_reprice_item(item, used, at, model) for item in items)
 
 
-def _reprice_usage(record: UsageRecord, table: PriceTable, at: datetime | None, as_model: str | None) -> Usage:
-    model = as_model or record.model
-    foreign = model.partition(":")[0] != record.model.partition(":")[0]
-    return table.reprice(model, record.usage, at or record.at, batch=record.batch, standard=foreign)
+def choose_table(table: PriceTable | None, version: str | None) -> PriceTable:
+    """Return the table, or the one of the version. Raises RequestError if both are given."""
+    if table is not None and version is not None:
+        raise RequestError("pass a table or a version, not both")
+    return table or price_table(version)
 
 
 def _reprice_item(
     item: Message | UsageRecord, table: PriceTable, at: datetime | None, as_model: str | None
 ) -> Message | Usage:
-    if isinstance(item, UsageRecord):
-        return _reprice_usage(item, table, at, as_model)
-    if not isinstance(item, Message):
+    if isinstance(item, Message):
+        metadata = item.metadata
+        if metadata.usage is None or metadata.model is None:
+            return item
+        record = UsageRecord(metadata.model, metadata.usage, item.created_at)
+    elif isinstance(item, UsageRecord):
+        record = item
+    else:
         raise TypeError(f"reprice takes messages and UsageRecords, not a {type(item).__name__}")
-    metadata = item.metadata
-    if metadata.usage is None or metadata.model is None:
-        return item
-    usage = _reprice_usage(UsageRecord(metadata.model, metadata.usage, item.created_at), table, at, as_model)
-    if metadata.status in _BROKEN:
+    foreign = as_model is not None and as_model.partition(":")[0] != record.model.partition(":")[0]
+    usage = table.reprice(as_model or record.model, record.usage, at or record.at, batch=record.batch, standard=foreign)
+    if not isinstance(item, Message):
+        return usage
+    if item.metadata.status in _BROKEN:
         usage = usage.as_lower_bound()
-    return item.model_copy(update={"metadata": metadata.model_copy(update={"usage": usage})})
+    return item.model_copy(update={"metadata": item.metadata.model_copy(update={"usage": usage})})

@@ -151,7 +151,9 @@ def chart(replies: Sequence[ChartReply]) -> Chart | None:
         x, usage = _LEFT + pitch * index + (pitch - width) / 2, reply.usage
         bars = () if usage is None else tuple(_bars(usage, max_tokens, max_cost))
         unknown = usage is None or usage.cost_status in (CostStatus.UNPRICED, CostStatus.PARTIAL)
-        columns.append(Column(reply, round(x, 3), round(width, 3), bars, label(reply), unknown))
+        words = ["the provider reported no tokens"] if usage is None else list(tokens(usage))
+        label = f"{reply.number} · {reply.model}: {'; '.join(words)}; {cost(usage)}"
+        columns.append(Column(reply, round(x, 3), round(width, 3), bars, label, unknown))
     legend = [(name, words) for name, words, field in _PARTS if any(getattr(usage, field) for usage in usages)]
     return Chart(
         tuple(columns),
@@ -177,9 +179,3 @@ def _bars(usage: Usage, max_tokens: Decimal, max_cost: Decimal) -> Iterator[Bar]
     if usage.cost_usd:
         height = max(_MIN_HEIGHT, float(usage.cost_usd / max_cost) * COST_HEIGHT)
         yield Bar("cost", round(COST_TOP + COST_HEIGHT - height, 2), round(height, 2))
-
-
-def label(reply: ChartReply) -> str:
-    """Return the text of a column."""
-    parts = ["the provider reported no tokens"] if reply.usage is None else list(tokens(reply.usage))
-    return f"{reply.number} · {reply.model}: {'; '.join(parts)}; {cost(reply.usage)}"

@@ -48,7 +48,15 @@ def read_parts(text: str) -> list[Part]:
     tokens = renderer.parse(text, references)
     if all(token.type in _PLAIN for token in _walk(tokens)):
         return []
-    _adapt(tokens)
+    for token in _walk(tokens):
+        # Alignments become classes, because the page's policy forbids styles; headings go below those of the page.
+        if (style := token.attrs.pop("style", None)) in _ALIGNMENTS:
+            token.attrs["class"] = _ALIGNMENTS[str(style)]
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(int(token.tag[1]) + _TOP_HEADING - 1, 6)}"
+        if token.type == "link_open":
+            address = str(token.attrs["href"])
+            token.attrs |= {"title": address, "rel": "noopener noreferrer nofollow", "target": "_blank"}
     parts: list[Part] = []
     pending: list[Token] = []
     for token in tokens:
@@ -95,18 +103,6 @@ def _walk(tokens: "Sequence[Token]") -> "Iterator[Token]":
     for token in tokens:
         yield token
         yield from token.children or ()
-
-
-def _adapt(tokens: "Sequence[Token]") -> None:
-    """Alignments become classes, because the page's policy forbids styles; headings go below those of the page."""
-    for token in _walk(tokens):
-        if (style := token.attrs.pop("style", None)) in _ALIGNMENTS:
-            token.attrs["class"] = _ALIGNMENTS[str(style)]
-        if token.type in ("heading_open", "heading_close"):
-            token.tag = f"h{min(int(token.tag[1]) + _TOP_HEADING - 1, 6)}"
-        if token.type == "link_open":
-            address = str(token.attrs["href"])
-            token.attrs |= {"title": address, "rel": "noopener noreferrer nofollow", "target": "_blank"}
 
 
 def _is_harmless(address: str) -> bool:

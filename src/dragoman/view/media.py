@@ -3,9 +3,7 @@
 import base64
 import binascii
 
-from dragoman.canonical.blocks import AudioBlock, DocumentBlock, ImageBlock, MediaSource, VideoBlock
-
-MediaBlock = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
+from dragoman.canonical.blocks import AudioBlock, ImageBlock, MediaBlock, MediaSource, VideoBlock
 
 _HEAD = 64
 """Base64 characters that are inspected."""

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dragoman.canonical.blocks import (
-    AudioBlock,
+    MEDIA_BLOCKS,
     ContentBlock,
-    DocumentBlock,
-    ImageBlock,
+    MediaBlock,
     PromptRequestBlock,
     PromptResultBlock,
     ProviderBlock,
@@ -21,7 +20,6 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    VideoBlock,
 )
 from dragoman.view import figures, markdown, media
 
@@ -95,8 +93,8 @@ def _pieces_of(
             )
         case ToolResultBlock():
             yield answer_piece(block, answers)
-        case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock():
-            yield _media_piece(block)
+        case shown if isinstance(shown, MEDIA_BLOCKS):
+            yield _media_piece(shown)
         case ResourceBlock() | ResourceRefBlock():
             yield _resource_piece(block)
         case PromptRequestBlock() | PromptResultBlock():
@@ -152,26 +150,24 @@ def answer_piece(block: ToolResultBlock, answers: Mapping[str, ToolResultBlock])
     )
 
 
-def _media_piece(block: media.MediaBlock) -> Piece:
-    source, facts = block.source, []
+def _media_piece(block: MediaBlock) -> Piece:
+    source = block.source
     found = media.detect_media_type(source.data) if source.kind == "base64" else None
-    kind = found or block.media_type or ""
-    facts += [("type", kind)] if kind else []
-    if found and block.media_type and block.media_type != found:
-        facts.append(("declared as", block.media_type))
-    facts += [("size", figures.size(media.size(source)))] if media.size(source) is not None else []
+    facts: dict[str, Any] = {
+        "type": found or block.media_type or None,
+        "declared as": block.media_type if found and block.media_type != found else None,
+        "size": figures.size(media.size(source)) or None,
+    }
     if source.kind in _FILE_KINDS:
-        facts.append((_FILE_KINDS[source.kind], source.data))
-        facts += [("by", source.provider)] if source.provider else []
+        facts |= {_FILE_KINDS[source.kind]: source.data, "by": source.provider or None}
     for name in ("detail", "title", "context", "duration_ms", "transcript"):
-        value = getattr(block, name, None)
-        facts += [] if value is None else [(name.replace("_", " "), str(value))]
+        facts[name.replace("_", " ")] = getattr(block, name, None)
     tag, src = media.embed(block)
     return Piece(
         kind="media",
         title=block.type,
         text=source.data if source.kind == "text" else "",
-        facts=tuple(facts),
+        facts=tuple((name, str(value)) for name, value in facts.items() if value is not None),
         tag=tag,
         src=src,
     )

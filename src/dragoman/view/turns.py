@@ -81,9 +81,8 @@ class Projections:
 
 def describe_swap(request: WireRequest | str, before: str, after: str, *, is_upcoming: bool = False) -> Swap:
     """Return the swap of a request, or the reason why there is none."""
-    if isinstance(request, str):
-        return Swap(before, after, refused=request, is_upcoming=is_upcoming)
-    return Swap(before, after, request.losses, is_upcoming=is_upcoming)
+    losses, refused = ((), request) if isinstance(request, str) else (request.losses, None)
+    return Swap(before, after, losses, refused, is_upcoming)
 
 
 _MAX_WORD = 400
@@ -201,8 +200,24 @@ class TurnView:
         return [*figures.tokens(usage), figures.cost(usage), *([] if latency is None else [latency])]
 
     @property
-    def remarks(self) -> list[str]:
-        return list(_remarks(self.message))
+    def remarks(self) -> Iterator[str]:
+        """What is unusual about the message."""
+        metadata = self.message.metadata
+        if self.message.channel is not None:
+            yield str(self.message.channel)
+        if metadata.labels:
+            yield f"labels: {', '.join(sorted(metadata.labels))}"
+        if metadata.summary_of:
+            yield f"summary of {figures.plural(len(metadata.summary_of), 'message')}"
+        if metadata.status is not MessageStatus.COMPLETE:
+            yield str(metadata.status)
+        if metadata.stop_reason in _STOP_REMARKS:
+            yield _STOP_REMARKS[metadata.stop_reason]
+        if metadata.routing is not None and metadata.routing.mode != "manual":
+            yield f"routed: {metadata.routing.reason}"
+        for changed in metadata.input_transformations or ():
+            parts = filter(None, (changed.kind, changed.reason, changed.where))
+            yield f"the provider changed the request: {' · '.join(parts)}"
 
     @property
     def role(self) -> str:
@@ -311,25 +326,6 @@ def _match_answers(messages: Sequence[Message]) -> tuple[dict[str, ToolResultBlo
             found.update(zip(ids, results, strict=True))
             call_numbers[index] = call_numbers_by_id[ids[0]]
     return found, call_numbers
-
-
-def _remarks(message: Message) -> Iterator[str]:
-    metadata = message.metadata
-    if message.channel is not None:
-        yield str(message.channel)
-    if message.metadata.labels:
-        yield f"labels: {', '.join(sorted(message.metadata.labels))}"
-    if metadata.summary_of:
-        yield f"summary of {figures.plural(len(metadata.summary_of), 'message')}"
-    if metadata.status is not MessageStatus.COMPLETE:
-        yield str(metadata.status)
-    if metadata.stop_reason in _STOP_REMARKS:
-        yield _STOP_REMARKS[metadata.stop_reason]
-    if metadata.routing is not None and metadata.routing.mode != "manual":
-        yield f"routed: {metadata.routing.reason}"
-    for changed in metadata.input_transformations or ():
-        parts = filter(None, (changed.kind, changed.reason, changed.where))
-        yield f"the provider changed the request: {' · '.join(parts)}"
 
 
 def _raw_reply(message: Message) -> str | None:

@@ -200,6 +200,18 @@ def test_a_damaged_installation_is_an_error_that_says_what_to_do(folder: Path, d
     assert use_update(folder) is None
 
 
+def test_the_error_of_a_damaged_pointer_does_not_show_its_content(folder: Path) -> None:
+    """The source of an update may be an address with a key."""
+    install_update(UPDATE, "https://key@prices.example/update.toml", folder=folder)
+    pointer = folder / "installed.json"
+    for damaged in (pointer.read_text()[:-3], pointer.read_text().replace('"sha256"', '"digest"')):
+        pointer.write_text(damaged)
+        with pytest.raises(ConfigurationError) as caught:
+            use_update(folder)
+        assert "key@" not in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
 def test_an_unknown_model_works_by_its_family_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     """On the day it ships: limits of the family, an unpriced usage, and one warning for all of its replies."""
     capabilities = get_adapter("anthropic:claude-opus-9-1").capabilities

@@ -20,7 +20,16 @@ def to_standard_part(part: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]
     """Return a camelCase part with its inline data in the standard alphabet, padded, and how it was spelled before:
     ``urlsafe``, ``unpadded``, or both. All data of one part counts as spelled alike."""
     found: set[str] = set()
-    return _map_inline_data(part, lambda text: _note_spelling(text, found)), sorted(found)
+
+    def standardize(text: str) -> str:
+        if "-" in text or "_" in text:
+            found.add("urlsafe")
+        plain = to_standard_base64(text)
+        if len(plain) != len(text):
+            found.add("unpadded")
+        return plain
+
+    return _map_inline_data(part, standardize), sorted(found)
 
 
 def restore_base64(part: dict[str, Any], spelling: Iterable[str]) -> dict[str, Any]:
@@ -31,15 +40,6 @@ def restore_base64(part: dict[str, Any], spelling: Iterable[str]) -> dict[str, A
         return text.rstrip("=") if "unpadded" in spelling else text
 
     return _map_inline_data(part, restore) if spelling else part
-
-
-def _note_spelling(text: str, found: set[str]) -> str:
-    if "-" in text or "_" in text:
-        found.add("urlsafe")
-    plain = to_standard_base64(text)
-    if len(plain) != len(text):
-        found.add("unpadded")
-    return plain
 
 
 def _map_inline_data(part: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:

@@ -17,22 +17,22 @@ def camel_case_name(name: str) -> str:
     return _UNDERSCORE.sub(lambda found: found[1].upper(), name)
 
 
-def to_camel_case(value: Any) -> tuple[Any, list[str]]:
-    """Return the value with camelCase names, and the names that were spelled differently."""
+def to_camel_case(native: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the object with camelCase names, and the names that were spelled differently."""
     found: dict[str, None] = {}
-    return _camel_keys(value, found), list(found)
+    return _camel_keys(native, found), list(found)
 
 
 def camel_case_fields(native: Mapping[str, Any], without: Iterable[str] = ("candidates",)) -> dict[str, Any]:
     """Return an object's fields in camelCase, except those that hold parts."""
-    found: dict[str, Any] = to_camel_case({key: value for key, value in native.items() if key not in without})[0]
-    return found
+    return to_camel_case({key: value for key, value in native.items() if key not in without})[0]
 
 
-def restore_spelling(value: Any, names: Iterable[str]) -> Any:
+def restore_spelling(native: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Restore the original spelling of those names."""
     spelling = {camel_case_name(name): name for name in names}
-    return _rename_keys(value, spelling) if spelling else value
+    renamed: dict[str, Any] = _rename_keys(native, spelling) if spelling else native
+    return renamed
 
 
 def find_field(native: Mapping[str, Any], name: str) -> tuple[str, Any]:

@@ -64,7 +64,7 @@ class Source:
     place: Any
 
     def lines(self, by: Sequence[str], prices: Repricing, span: Span = ALWAYS) -> Iterable[CostLine]:
-        """Return the cost of the replies, by the groups of `dragoman.pricing.analytics.usages.GROUPS`."""
+        """Return the cost of the replies, by the groups of `dragoman.pricing.analytics.usage_columns.GROUPS`."""
         if self.read is not read_store and (unknown := [name for name in by if name in SESSION_GROUPS]):
             raise ConfigurationError(
                 f"only a store knows what to group by {unknown[0]}: name it, and leave --attach out"

@@ -257,9 +257,9 @@ def kind_columns(columns: UsageColumns, raw_fields: Sequence[str], terms: Sequen
 
 def _value_of(kind: ReplyKind, name: str) -> str | bool | None:
     if name.startswith("word_"):
-        return dict(kind.raw_fields).get(name[len("word_") :])
+        return kind.raw_fields.get(name.removeprefix("word_"))
     if name.startswith("term_"):
-        return dict(kind.terms).get(name[len("term_") :])
+        return kind.terms.get(name.removeprefix("term_"))
     value: str | bool | None = getattr(kind, name)
     return value
 

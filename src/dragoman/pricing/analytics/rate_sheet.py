@@ -6,25 +6,19 @@ change; none of its rules is repeated here.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
 from dragoman.canonical.usage import TokenUsage
-from dragoman.pricing.quote import EXACT, NO_QUOTE, PricedModel, Quote, apply_quote
+from dragoman.pricing.quote import BUCKETS, EXACT, NO_QUOTE, PricedModel, Quote, apply_quote
 from dragoman.pricing.rows import VARIANTS
 from dragoman.pricing.table import PriceTable
 
-PARTS: Mapping[str, tuple[str, ...]] = {
-    "input_tokens": ("audio_input_tokens", "image_input_tokens"),
-    "cached_input_tokens": ("cached_audio_input_tokens", "cached_image_input_tokens"),
-    "cache_creation_input_tokens": ("cache_creation_1h_input_tokens",),
-    "output_tokens": ("audio_output_tokens", "image_output_tokens", "reasoning_tokens"),
-}
+PARTS: Mapping[str, tuple[str, ...]] = {bucket: tuple(parts) for bucket, (_, parts) in BUCKETS.items()}
 """The four buckets and their subsets, in the order in which they are charged."""
-BUCKETS = tuple(PARTS)
 COUNTS = tuple(field for bucket, parts in PARTS.items() for field in (*parts, bucket))
 
 FIRST, LAST = -(2**63), 2**63 - 1
@@ -46,8 +40,8 @@ class ReplyKind(NamedTuple):
     service_tier: str | None = None
     speed: str | None = None
     batch: bool = False
-    raw_fields: tuple[tuple[str, str | None], ...] = ()
-    terms: tuple[tuple[str, str | None], ...] = ()
+    raw_fields: Mapping[str, str | None] = {}
+    terms: Mapping[str, str | None] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +75,8 @@ class RateSheet:
     lines: tuple[RateLine, ...]
 
 
-class _Span(NamedTuple):
-    since: int
-    until: int
-
-
-class _Cell(NamedTuple):
-    """A time span with one quote."""
-
-    span: _Span
-    week: _Span
-    quote: Quote
+_ALWAYS = (FIRST, LAST, 0, WEEK)
+"""The bounds of all time, and of the whole week."""
 
 
 def rate_sheet(
@@ -108,14 +93,17 @@ def rate_sheet(
     """
     names = tuple(tools)
     found = [
-        (index, cell, _tool_rates(cell.quote, names))
+        (index, bounds, quote, _tool_rates(quote, names))
         for index, kind in enumerate(kinds)
-        for cell in _cells(table, kind, at, as_model)
+        for bounds, quote in _quotes(table, kind, at, as_model)
     ]
-    scale = max(
-        (_decimal_places(amount) for _, cell, rates in found for amount in _amounts(cell.quote, rates)), default=0
-    )
-    lines = [line for index, cell, rates in found for line in _lines(index, cell, rates, scale)]
+    amounts: list[Decimal] = []
+    for *_, quote, tool_rates in found:
+        amounts += tool_rates.values()
+        amounts += (amount for _, buckets in quote.steps for amount in _rates(buckets).values())
+        amounts += [] if quote.request is None else [quote.request.scaleb(-3, EXACT)]
+    scale = max((0, *(-int(amount.normalize(EXACT).as_tuple().exponent) for amount in amounts)))
+    lines = [line for index, bounds, quote, rates in found for line in _lines(index, bounds, quote, rates, scale)]
     return RateSheet(scale, tuple(lines))
 
 
@@ -125,58 +113,53 @@ def list_surcharge_fields(table: PriceTable, models: Iterable[str]) -> tuple[str
     return tuple(sorted({surcharge.field for model in found for surcharge in model._surcharges} - {*VARIANTS}))
 
 
-def _cells(table: PriceTable, kind: ReplyKind, at: datetime | None, as_model: str | None) -> Iterator[_Cell]:
+def _quotes(
+    table: PriceTable, kind: ReplyKind, at: datetime | None, as_model: str | None
+) -> Iterator[tuple[tuple[int, int, int, int], Quote]]:
+    """Yield the bounds of each time span with one quote, in time and in the week, and the quote."""
     model = table._model(as_model or kind.model)
     if model is None:
-        yield _Cell(_Span(FIRST, LAST), _Span(0, WEEK), NO_QUOTE)
+        yield _ALWAYS, NO_QUOTE
         return
     foreign = as_model is not None and as_model.partition(":")[0] != kind.model.partition(":")[0]
     usage = TokenUsage()
     if not foreign:
-        terms, raw = {name: value for name, value in kind.terms if value is not None}, dict(kind.raw_fields)
-        usage = TokenUsage(service_tier=kind.service_tier, speed=kind.speed, terms=terms or None, raw=raw or None)
+        terms = {name: value for name, value in kind.terms.items() if value is not None}
+        raw = kind.raw_fields or None
+        usage = TokenUsage(service_tier=kind.service_tier, speed=kind.speed, terms=terms or None, raw=raw)
     batch = kind.batch or kind.service_tier == "batch"
     if at is not None:
-        yield _Cell(_Span(FIRST, LAST), _Span(0, WEEK), model.quote(usage, at.astimezone(UTC), batch))
+        yield _ALWAYS, model.quote(usage, at.astimezone(UTC), batch)
         return
-    weeks = _week_spans(model)
-    for span in _time_spans(model):
-        probes = ((week, _first_moment(span, week)) for week in weeks)
-        quotes = [(week, model.quote(usage, moment, batch)) for week, moment in probes if moment is not None]
-        for _, group in groupby(quotes, key=itemgetter(1)):
-            same = list(group)
-            # A span shorter than a week does not contain every moment of the week.
-            yield _Cell(span, _Span(same[0][0].since, same[-1][0].until), same[0][1])
-
-
-def _time_spans(model: PricedModel) -> list[_Span]:
-    """Return the spans between the times at which any row of the model becomes active or inactive."""
+    # Any row may become active or inactive at these times.
     moments = {moment for row in model.rows for moment in (row.valid_from, row.valid_until) if moment is not None}
     cuts = sorted((moment - _EPOCH) // _MICROSECOND for moment in moments)
-    return [_Span(*pair) for pair in pairwise([FIRST, *cuts, LAST])]
+    weeks = _week_spans(model)
+    for since, until in pairwise([FIRST, *cuts, LAST]):
+        # A span shorter than a week does not contain every moment of the week.
+        probes = ((week, _first_moment(since, until, *week)) for week in weeks)
+        quotes = [(week, model.quote(usage, moment, batch)) for week, moment in probes if moment is not None]
+        for quote, group in groupby(quotes, key=itemgetter(1)):
+            same = [week for week, _ in group]
+            yield (since, until, same[0][0], same[-1][1]), quote
 
 
-def _week_spans(model: PricedModel) -> list[_Span]:
+def _week_spans(model: PricedModel) -> list[tuple[int, int]]:
     """Return the spans between the times of a week at which any window of the model may open or close."""
-    windows = [row.window for row in model.rows if row.window is not None]
-    if not windows:
-        return [_Span(0, WEEK)]
-    times = {0, *(_time_of_day(time) for window in windows for time in (window.start, window.end))}
+    bounds = [bound for row in model.rows if row.window is not None for bound in (row.window.start, row.window.end)]
+    if not bounds:
+        return [(0, WEEK)]
+    times = {0, *((datetime.combine(_EPOCH, bound, UTC) - _EPOCH) // _MICROSECOND for bound in bounds)}
     cuts = sorted(day * DAY + time for day in range(7) for time in times)
-    return [_Span(*pair) for pair in pairwise([*cuts, WEEK])]
+    return [*pairwise([*cuts, WEEK])]
 
 
-def _time_of_day(moment: time) -> int:
-    """Return microseconds since midnight."""
-    return ((moment.hour * 60 + moment.minute) * 60 + moment.second) * 1_000_000 + moment.microsecond
-
-
-def _first_moment(span: _Span, week: _Span) -> datetime | None:
+def _first_moment(since: int, until: int, week_since: int, week_until: int) -> datetime | None:
     """Return the first moment of the time span that is in that span of the week."""
-    since = max(span.since, MONDAY)
+    since = max(since, MONDAY)
     now = (since - MONDAY) % WEEK
-    moment = since if week.since <= now < week.until else since + (week.since - now) % WEEK
-    return _EPOCH + timedelta(microseconds=moment) if moment < span.until and moment <= _END else None
+    moment = since if week_since <= now < week_until else since + (week_since - now) % WEEK
+    return _EPOCH + timedelta(microseconds=moment) if moment < until and moment <= _END else None
 
 
 def _tool_rates(quote: Quote, names: tuple[str, ...]) -> dict[str, Decimal]:
@@ -189,22 +172,15 @@ def _tool_rates(quote: Quote, names: tuple[str, ...]) -> dict[str, Decimal]:
     return rates
 
 
-def _amounts(quote: Quote, tools: Mapping[str, Decimal]) -> Iterator[Decimal]:
-    for _, buckets in quote.steps:
-        yield from _rates(buckets).values()
-    if quote.request is not None:
-        yield quote.request.scaleb(-3, EXACT)
-    yield from tools.values()
-
-
-def _lines(kind: int, cell: _Cell, tools: Mapping[str, Decimal], scale: int) -> Iterator[RateLine]:
-    quote = cell.quote
+def _lines(
+    kind: int, bounds: tuple[int, int, int, int], quote: Quote, tools: Mapping[str, Decimal], scale: int
+) -> Iterator[RateLine]:
     steps = quote.steps or ((0, ()),)
     starts = [0, *(threshold + 1 for threshold, _ in steps[1:]), LAST]
     for (_, buckets), (low, high) in zip(steps, pairwise(starts), strict=True):
         rates = {name: _to_units(amount, scale) for name, amount in (*_rates(buckets).items(), *tools.items())}
         yield RateLine(
-            kind, *cell.span, *cell.week, low, high, rates,
+            kind, *bounds, low, high, rates,
             request=None if quote.request is None else _to_units(quote.request.scaleb(-3, EXACT), scale),
             quoted=bool(quote.steps), free=quote.free, unknown=quote.unknown,
         )  # fmt: skip
@@ -213,12 +189,6 @@ def _lines(kind: int, cell: _Cell, tools: Mapping[str, Decimal], scale: int) -> 
 def _rates(buckets: Iterable[tuple[str, Decimal | None, tuple[tuple[str, Decimal], ...]]]) -> dict[str, Decimal]:
     found = {name: rate for name, rate, _ in buckets if rate is not None}
     return found | {name: rate for _, _, parts in buckets for name, rate in parts}
-
-
-def _decimal_places(amount: Decimal) -> int:
-    """Return how many decimal places an amount needs."""
-    exponent = amount.normalize(EXACT).as_tuple().exponent
-    return max(0, -int(exponent))
 
 
 def _to_units(amount: Decimal, scale: int) -> int:

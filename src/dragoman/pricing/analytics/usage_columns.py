@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from dragoman.adapter.errors import MissingExtraError, RequestError
-from dragoman.pricing.analytics.rate_sheet import COUNTS
+from dragoman.pricing.analytics.rate_sheet import COUNTS, DAY, MONDAY
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
+
+GROUPS = ("model", "provider", "day", "user", "team", "session")
+"""The keys that costs can be grouped by. Days are in UTC."""
 
 TOOL = "server_tools."
 _TEXTS = ("service_tier", "speed", "user_id", "team_id", "session_id")
@@ -80,11 +83,6 @@ class UsageColumns:
         return name in self._types
 
     @property
-    def counts(self) -> tuple[str, ...]:
-        """The buckets and subsets that have a column."""
-        return tuple(name for name in COUNTS if name in self._types)
-
-    @property
     def flat_tools(self) -> tuple[str, ...]:
         """Provider tools whose calls have a column of their own, ``server_tools.<name>``."""
         return tuple(name[len(TOOL) :] for name in self._types if name.startswith(TOOL))
@@ -112,6 +110,24 @@ class UsageColumns:
             )
         required = _require('"at" IS NOT NULL', at, "a time")
         return f"epoch_us({required})"
+
+    def group(self, name: str) -> str:
+        """Return the key of a group (see `GROUPS`); NULL if it is unknown. A day is the number of days since the first
+        one of the calendar."""
+        match name:
+            case "model":
+                return f"nullif({self.model()}, '')"
+            case "provider":
+                named = f"nullif({self.text('provider')}, '')"  # as replies of a store have it
+                return f"coalesce({named}, nullif(split_part({self.model()}, ':', 1), ''))"
+            case "day":
+                return f"({self.moment()} - ({MONDAY})) // {DAY}"
+            case "user" | "team":  # an empty name is one of its own, as in the store
+                return self.text(f"{name}_id")
+            case "session":
+                return f"nullif({self.text('session_id')}, '')"
+            case _:
+                raise RequestError(f"costs can be grouped by {', '.join(GROUPS)}, not by {name!r}")
 
     def count(self, name: str) -> str:
         """Return tokens or calls; 0 if the row, or the relation, has none."""

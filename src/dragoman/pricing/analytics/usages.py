@@ -7,7 +7,7 @@ at which time, and up to which prompt length (`rate_sheet`); the database only m
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -21,7 +21,7 @@ from dragoman.canonical.usage import CostStatus
 from dragoman.canonical.words import read_word
 from dragoman.pricing.analytics.cost_lines import CostLine, sum_by_key
 from dragoman.pricing.analytics.pricing_query import UNREAD, PricingQuery, kind_columns
-from dragoman.pricing.analytics.rate_sheet import DAY, MONDAY, ReplyKind, list_surcharge_fields, rate_sheet
+from dragoman.pricing.analytics.rate_sheet import ReplyKind, list_surcharge_fields, rate_sheet
 from dragoman.pricing.analytics.usage_columns import (
     UsageColumns,
     between_condition,
@@ -32,13 +32,10 @@ from dragoman.pricing.analytics.usage_columns import (
 )
 from dragoman.pricing.quote import EXACT
 from dragoman.pricing.table import PriceTable
-from dragoman.pricing.versions import price_table
+from dragoman.pricing.versions import choose_table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
-
-GROUPS = ("model", "provider", "day", "user", "team", "session")
-"""The keys that costs can be grouped by. Days are in UTC."""
 
 _MAX_DECIMAL_PLACES = 38
 """The digits of DuckDB's widest number."""
@@ -92,9 +89,9 @@ class Usages:
         """
         import duckdb
 
-        keys = {f"key_{place}": self._group(name) for place, name in enumerate(by)}
+        keys = {f"key_{place}": self._columns.group(name) for place, name in enumerate(by)}
         with as_request_error():
-            query = self._build_query(_table(table, version), at, as_model)
+            query = self._build_query(choose_table(table, version), at, as_model)
             try:
                 return sum_by_key(self._lines(replace(query, wide=False), keys))
             except duckdb.OutOfRangeException:  # too large for 64 bits
@@ -113,11 +110,16 @@ class Usages:
 
         An invalid row raises an error of DuckDB when it is read, and so does a cost of more than 38 digits.
         """
-        table = _table(table, version)
+        table = choose_table(table, version)
         with as_request_error():
             query = self._build_query(table, at, as_model)
+        scale = query.sheet.scale
+        if scale > _MAX_DECIMAL_PLACES:
+            raise RequestError(f"a rate has {scale} decimal places; a column of DuckDB holds {_MAX_DECIMAL_PLACES}")
+        # The units are multiplied, because DuckDB divides in floating point.
+        unit = f" * '{Decimal(1).scaleb(-scale):f}'::DECIMAL({scale}, {scale})" if scale else ""
         new_columns = {
-            "cost_usd": f"CASE WHEN known THEN {_dollars(query.sheet.scale)} END",
+            "cost_usd": f"CASE WHEN known THEN units::DECIMAL(38, 0){unit} END",
             "cost_status": "cost_status",
             "unpriced": query.unpriced(),
             "pricing_version": f"'{table.version}'",
@@ -125,7 +127,7 @@ class Usages:
         replaced = [quote_identifier(name) for name in self._relation.columns if name in new_columns]
         old_columns = '"the row".*' + (f" EXCLUDE ({', '.join(replaced)})" if replaced else "")
         columns = ", ".join((old_columns, *(f"{sql} AS {name}" for name, sql in new_columns.items())))
-        return self._query(f"{query.sql({'the row': 'usages'})} SELECT {columns} FROM priced")
+        return _query(self._relation, "usages", f"{query.sql({'the row': 'usages'})} SELECT {columns} FROM priced")
 
     def _lines(self, query: PricingQuery, keys: Mapping[str, str]) -> Iterator[CostLine]:
         """Group first by key and outcome, of which there are few, then by key: so each row is added only once."""
@@ -142,7 +144,7 @@ class Usages:
             sum(output_tokens) AS output_tokens, sum(units) AS units FROM priced GROUP BY ALL
         ) SELECT {", ".join([*sums, *keys])} FROM outcomes GROUP BY ALL"""
         scale = query.sheet.scale
-        for replies, prompt, output, units, uncounted, *rest in self._query(statement).fetchall():
+        for replies, prompt, output, units, uncounted, *rest in _query(self._relation, "usages", statement).fetchall():
             if replies is None:  # a single empty row if there are neither keys nor usages
                 continue
             statuses = {status: count for status, count in zip(CostStatus, rest, strict=False) if count}
@@ -150,7 +152,7 @@ class Usages:
             unpriced = Counter({name: count for name, count in zip(gaps, counts, strict=False) if count})
             for names, count in (counts[len(gaps)] or ()) if unread else ():
                 unpriced.update(dict.fromkeys(set(names) - gaps.keys(), count))
-            key = tuple(map(_format_key, rest[len(rest) - len(keys) :]))
+            key = _read_key(rest[len(rest) - len(keys) :])
             cost = None if units is None else Decimal(units).scaleb(-scale, EXACT)
             yield CostLine(key, replies, prompt, output, cost, statuses, dict(unpriced), int(uncounted))
 
@@ -164,17 +166,11 @@ class Usages:
         terms_map = self._columns.terms()
         terms = sorted(self._distinct_texts(f"unnest(map_keys({terms_map}))")) if terms_map is not None else []
         columns = kind_columns(self._columns, raw_fields, terms)
-        kinds = [
-            ReplyKind(
-                model,
-                tier,
-                speed,
-                batch,
-                tuple(zip(raw_fields, values[: len(raw_fields)], strict=True)),
-                tuple(zip(terms, values[len(raw_fields) :], strict=True)),
-            )
-            for model, tier, speed, batch, *values in self._distinct(columns)
-        ]
+        kinds = []
+        for model, tier, speed, batch, *values in self._distinct(columns):
+            fields = dict(zip(raw_fields, values, strict=False))
+            request_terms = dict(zip(terms, values[len(raw_fields) :], strict=True))
+            kinds.append(ReplyKind(model, tier, speed, batch, fields, request_terms))
         tools = set(self._columns.flat_tools)
         if (tools_map := self._columns.tools()) is not None:
             tools |= self._distinct_texts(f"unnest(map_keys({tools_map}))")
@@ -186,48 +182,14 @@ class Usages:
 
     def _distinct(self, columns: Mapping[str, str]) -> list[tuple[Any, ...]]:
         select = ", ".join(f"{sql} AS {quote_identifier(name)}" for name, sql in columns.items())
-        return self._query(f"SELECT DISTINCT {select} FROM usages").fetchall()
-
-    def _group(self, name: str) -> str:
-        match name:
-            case "model":
-                return f"nullif({self._columns.model()}, '')"
-            case "provider":
-                named = f"nullif({self._columns.text('provider')}, '')"  # as replies of a store have it
-                return f"coalesce({named}, nullif(split_part({self._columns.model()}, ':', 1), ''))"
-            case "day":
-                return f"({self._columns.moment()} - ({MONDAY})) // {DAY}"
-            case "user" | "team":  # an empty name is one of its own, as in the store
-                return self._columns.text(f"{name}_id")
-            case "session":
-                return f"nullif({self._columns.text('session_id')}, '')"
-            case _:
-                raise RequestError(f"costs can be grouped by {', '.join(GROUPS)}, not by {name!r}")
-
-    def _query(self, sql: str) -> DuckDBPyRelation:
-        found = self._relation.query("usages", sql)
-        assert found is not None  # that method is for statements other than SELECT
-        return found
+        return _query(self._relation, "usages", f"SELECT DISTINCT {select} FROM usages").fetchall()
 
 
-def _table(table: PriceTable | None, version: str | None) -> PriceTable:
-    if table is not None and version is not None:
-        raise RequestError("pass a table or a version, not both")
-    return table or price_table(version)
-
-
-def _format_key(key: str | int | None) -> str | None:
-    """Format a key. Days are counted from the first one of the calendar."""
-    return date.fromordinal(key + 1).isoformat() if isinstance(key, int) else key
-
-
-def _dollars(scale: int) -> str:
-    """Return the units as a decimal expression. It multiplies, because DuckDB divides in floating point."""
-    if scale > _MAX_DECIMAL_PLACES:
-        raise RequestError(f"a rate has {scale} decimal places; a column of DuckDB holds {_MAX_DECIMAL_PLACES}")
-    if not scale:
-        return "units::DECIMAL(38, 0)"
-    return f"units::DECIMAL(38, 0) * '{Decimal(1).scaleb(-scale):f}'::DECIMAL({scale}, {scale})"
+def _query(relation: DuckDBPyRelation, name: str, sql: str) -> DuckDBPyRelation:
+    """Return the rows of a SELECT from the relation, which it calls by that name."""
+    found = relation.query(name, sql)
+    assert found is not None  # that method is for statements other than SELECT
+    return found
 
 
 @contextmanager
@@ -255,15 +217,6 @@ _REQUIRED_COLUMNS = frozenset(
     {"at", "model", "provider", "user_id", "team_id", "session_id", "cost_usd", "cost_status"}
 )
 
-_KEYS = {
-    "model": "model",
-    "provider": "coalesce(nullif(provider, ''), nullif(split_part(model, ':', 1), ''))",
-    "day": "strftime(\"at\" AT TIME ZONE 'UTC', '%Y-%m-%d')",
-    "user": "user_id",
-    "team": "team_id",
-    "session": "nullif(session_id, '')",
-}
-
 
 def day_path(folder: Path, day: date) -> Path:
     """Return the path of a day's replies."""
@@ -290,7 +243,8 @@ class RecordedReplies:
 
         Raises RequestError for an unknown group.
         """
-        return self._sum_recorded(self._relation, by)
+        with as_request_error():
+            return sum_by_key(_lines(self._relation, by))
 
     def reprice(
         self,
@@ -306,18 +260,12 @@ class RecordedReplies:
         """
         known = "cost_status IS NOT NULL AND model IS NOT NULL"
         priced = Usages(self._relation.filter(known)).costs(by, table, version=version, at=at, as_model=as_model)
-        others = self._sum_recorded(self._relation.filter(f"NOT ({known})"), by)
+        others = RecordedReplies(self._connection, self._relation.filter(f"NOT ({known})")).costs(by)
         return sum_by_key((*priced, *others))
 
     def usages(self) -> DuckDBPyRelation:
         """Return the rows as a relation. The columns are those of `dragoman.store.reports.export.COLUMNS`."""
         return self._relation
-
-    def _sum_recorded(self, relation: DuckDBPyRelation, by: Sequence[str]) -> tuple[CostLine, ...]:
-        if unknown := [name for name in by if name not in _KEYS]:
-            raise RequestError(f"costs can be grouped by {', '.join(GROUPS)}, not by {unknown[0]!r}")
-        with as_request_error():
-            return sum_by_key(_lines(relation, by))
 
 
 class Replies(RecordedReplies):
@@ -340,10 +288,15 @@ class Replies(RecordedReplies):
         memory: str | None = None,
     ) -> None:
         condition = between_condition('epoch_us("at")', since, until)
-        files = sorted(_files(folder))
+        paths_by_day = [(day_of(path), path) for path in folder.glob(f"{_DAY}*/*.parquet") if path.name[0] != "."]
+        files = sorted((day, path) for day, path in paths_by_day if day is not None)
         if not files:
             raise ConfigurationError(f"there are no exported replies in {str(folder)!r:.200}")
-        selected = [(day, path) for day, path in files if _can_contain(day, since, until)]
+        selected = []
+        for day, path in files:
+            first = datetime(day.year, day.month, day.day, tzinfo=UTC)
+            if (until is None or first < until) and (since is None or first > since - timedelta(days=1)):
+                selected.append((day, path))
         self.days: tuple[date, ...] = tuple(dict.fromkeys(day for day, _ in selected))
         """The days whose files are read."""
         # If no day is selected, one file gives the columns.
@@ -359,7 +312,8 @@ class Replies(RecordedReplies):
 
 
 def _lines(relation: DuckDBPyRelation, by: Sequence[str]) -> Iterator[CostLine]:
-    keys = [f"{_KEYS[name]} AS key_{place}" for place, name in enumerate(by)]
+    columns = UsageColumns(relation)
+    keys = [f"{columns.group(name)} AS key_{place}" for place, name in enumerate(by)]
     prompt = " + ".join(
         f"coalesce({name}, 0)::HUGEINT"
         for name in ("input_tokens", "cached_input_tokens", "cache_creation_input_tokens")
@@ -368,29 +322,17 @@ def _lines(relation: DuckDBPyRelation, by: Sequence[str]) -> Iterator[CostLine]:
         "coalesce(cost_status, 'unpriced') AS status", "count(*)", f"coalesce(sum({prompt}), 0)",
         "coalesce(sum(output_tokens), 0)", "sum(cost_usd)", "count(*) FILTER (cost_status IS NULL)",
     )  # fmt: skip
-    lines = _fetch_rows(relation, f"SELECT {', '.join([*keys, *sums])} FROM replies GROUP BY ALL")
-    for *key, status, replies, prompt_tokens, output_tokens, cost, uncounted in lines:
+    lines = _query(relation, "replies", f"SELECT {', '.join([*keys, *sums])} FROM replies GROUP BY ALL")
+    for *key, status, replies, prompt_tokens, output_tokens, cost, uncounted in lines.fetchall():
         statuses = {read_word(CostStatus, status): replies}
-        yield CostLine(tuple(key), replies, int(prompt_tokens), int(output_tokens), cost, statuses, uncounted=uncounted)
+        tokens = int(prompt_tokens), int(output_tokens)
+        yield CostLine(_read_key(key), replies, *tokens, cost, statuses, uncounted=uncounted)
     gaps = ", ".join([*keys, "unnest(list_distinct(unpriced)) AS gap"])
-    for *key, gap, replies in _fetch_rows(
-        relation, f"SELECT *, count(*) FROM (SELECT {gaps} FROM replies) GROUP BY ALL"
-    ):
-        yield CostLine(tuple(key), unpriced={gap: replies})
+    lines = _query(relation, "replies", f"SELECT *, count(*) FROM (SELECT {gaps} FROM replies) GROUP BY ALL")
+    for *key, gap, replies in lines.fetchall():
+        yield CostLine(_read_key(key), unpriced={gap: replies})
 
 
-def _fetch_rows(relation: DuckDBPyRelation, query: str) -> list[tuple[Any, ...]]:
-    found = relation.query("replies", query)
-    assert found is not None  # that method is for statements other than SELECT
-    return found.fetchall()
-
-
-def _files(folder: Path) -> Iterator[tuple[date, Path]]:
-    for path in folder.glob(f"{_DAY}*/*.parquet"):
-        if (day := day_of(path)) is not None and not path.name.startswith("."):
-            yield day, path
-
-
-def _can_contain(day: date, since: datetime | None, until: datetime | None) -> bool:
-    first = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    return (until is None or first < until) and (since is None or first > since - timedelta(days=1))
+def _read_key(values: Iterable[Any]) -> tuple[str | None, ...]:
+    """Return the values of a group as texts. Days are counted from the first one of the calendar."""
+    return tuple(date.fromordinal(each + 1).isoformat() if isinstance(each, int) else each for each in values)
