@@ -14,8 +14,7 @@ from dragoman.adapter.answers.error_writer import (
     overflow_counts,
     own_fields,
 )
-from dragoman.adapter.answers.opaque_place import CALL, OPAQUE, TEXT, place_opaque
-from dragoman.adapter.answers.reply_writer import ReplyWriter, is_runnable
+from dragoman.adapter.answers.reply_writer import CALL, OPAQUE, TEXT, ReplyWriter, is_runnable, place_opaque
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import (
     ContextOverflowError,

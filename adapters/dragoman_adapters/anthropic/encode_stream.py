@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.answers.error_writer import find_request_id
-from dragoman.adapter.answers.reply_writer import ReplyWriter
-from dragoman.adapter.answers.stream_encoder import CALL, TEXT, THINKING, ReplyStreamEncoder
+from dragoman.adapter.answers.reply_writer import CALL, TEXT, THINKING, ReplyWriter
+from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import Citation, ContentBlock, RedactedThinkingBlock

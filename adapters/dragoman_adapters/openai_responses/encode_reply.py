@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.answers.opaque_place import CALL, OPAQUE, TEXT, place_opaque
-from dragoman.adapter.answers.reply_writer import ReplyWriter
+from dragoman.adapter.answers.reply_writer import CALL, OPAQUE, TEXT, ReplyWriter, place_opaque
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.adapter.wirejson import assign_path
 from dragoman.canonical.blocks import (

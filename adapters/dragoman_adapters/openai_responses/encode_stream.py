@@ -3,8 +3,8 @@
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.answers.reply_writer import ReplyWriter
-from dragoman.adapter.answers.stream_encoder import CALL, TEXT, THINKING, ReplyStreamEncoder
+from dragoman.adapter.answers.reply_writer import CALL, TEXT, THINKING, ReplyWriter
+from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
 from dragoman.adapter.errors import DragomanError
 from dragoman.canonical.blocks import Citation, ContentBlock, ProviderBlock
 from dragoman.canonical.message import Message, StopReason

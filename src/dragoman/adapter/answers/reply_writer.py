@@ -1,7 +1,7 @@
 """Writes one reply in a client's wire: its identity, its losses, and the state that travels with it."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from dragoman.adapter.answers import client_ids
 from dragoman.adapter.answers.provider_state import StateWriter
@@ -12,11 +12,13 @@ from dragoman.adapter.replies.drift import DRIFT_NOTE
 from dragoman.canonical.blocks import Citation, ContentBlock, ProviderBlock, ToolUseBlock
 from dragoman.canonical.events import MessageStart
 from dragoman.canonical.ids import ModelId
-from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Alternative, Message, StopReason
 from dragoman.canonical.usage import TokenUsage
 
-logger = get_logger("dragoman.adapter")
+TEXT, THINKING, CALL, OPAQUE = "text", "thinking", "tool_use", "opaque"
+"""What a part of a reply is for clients; the first three have the names of canonical blocks."""
+
+ItemT = TypeVar("ItemT")
 
 
 class ReplyWriter:
@@ -174,6 +176,24 @@ class ReplyWriter:
         self.context.losses.extend(losses)
         log_losses(losses, session_id=self.context.session_id, adapter=self.provider)
         return losses
+
+
+def place_opaque(items: Sequence[ItemT], added: Sequence[ItemT], kind_of: Callable[[ItemT], str]) -> list[ItemT]:
+    """Return the items with ``added``, and with the opaque items at the end, before the calls that end the reply, or
+    before its last text: of a text, two calls and an opaque item, the last one goes before the first call.
+
+    Clients take the last block for the answer, and providers refuse histories in which thinking ends a message.
+    ``kind_of`` returns TEXT, CALL or OPAQUE. If nothing but opaque items is there, ``added`` follows them.
+    """
+    end = len(items)
+    while end and kind_of(items[end - 1]) == OPAQUE:
+        end -= 1
+    if end == 0:
+        return [*items, *added]
+    place = end - 1
+    while place and kind_of(items[end - 1]) == kind_of(items[place - 1]) == CALL:
+        place -= 1
+    return [*items[:place], *items[end:], *added, *items[place:end]]
 
 
 LOSS_KINDS = {

@@ -19,8 +19,7 @@ from collections.abc import (
 from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.answers.opaque_place import OPAQUE, place_opaque
-from dragoman.adapter.answers.reply_writer import ReplyWriter
+from dragoman.adapter.answers.reply_writer import CALL, OPAQUE, TEXT, THINKING, ReplyWriter, place_opaque
 from dragoman.adapter.errors import (
     MALFORMED_ERRORS,
     DragomanError,
@@ -51,8 +50,6 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.usage import TokenUsage
-
-TEXT, THINKING, CALL = "text", "thinking", "tool_use"
 
 BlockEvent = TextDelta | ThinkingDelta | ToolUseStart | ToolUseInputDelta | ToolUseEnd
 
