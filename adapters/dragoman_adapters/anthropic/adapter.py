@@ -1,24 +1,20 @@
 """The adapter for Anthropic's Messages API."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
+from dragoman.adapter.contract import AdapterOptions, Endpoint
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.requests.prepare import prepare_request
-from dragoman.adapter.requests.request_builder import RequestBuilder, Target
+from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.anthropic import decode, encode
-from dragoman_adapters.anthropic.options import CONVERSATION, decode_options
-
-if TYPE_CHECKING:
-    from dragoman.adapter.requests.request_reader import HistoryReader
-
+from dragoman_adapters.anthropic.options import decode_options
 
 _VERTEX_SAMPLING_VERSION = "vertex-2023-10-16"
 """The version of a body on Vertex AI that has sampling parameters. Other bodies have Anthropic's own newest."""
@@ -82,19 +78,10 @@ class AnthropicAdapter(WireAdapter):
         return native
 
     decode_message = staticmethod(decode.decode_message)
-
     decode_counts = staticmethod(decode.decode_counts)
-
-    def decode_history(self, native: dict[str, Any], reader: "HistoryReader") -> Iterable[str]:
-        decode.decode_history(native, reader)
-        return CONVERSATION
-
+    decode_history = staticmethod(decode.decode_history)
     decode_tools = staticmethod(decode.decode_tools)
-
-    def decode_options(
-        self, native: dict[str, Any], target: Target, context: RequestContext, covered: list[str]
-    ) -> AdapterOptions:
-        return decode_options(native, target, context)
+    decode_options = staticmethod(decode_options)
 
 
 class _CloudAdapter(AnthropicAdapter):

@@ -226,10 +226,11 @@ def _decode_source(native: dict[str, Any], provider: str) -> MediaSource | None:
             return None
 
 
-def decode_history(native: dict[str, Any], reader: "HistoryReader") -> None:
-    """Decode the system prompt and the messages of a request."""
-    system = native.get("system")
-    if system:
+def decode_history(native: dict[str, Any], reader: "HistoryReader") -> list[str]:
+    """Decode the system prompt and the messages of a request. Return the fields that they cover."""
+    covered = ["model", "messages"]
+    if system := native.get("system"):
+        covered.append("system")
         _add_message(reader, Role.SYSTEM, system, {})
     items = native["messages"]
     start, _ = reader.resume(items)
@@ -238,6 +239,7 @@ def decode_history(native: dict[str, Any], reader: "HistoryReader") -> None:
         layout = {"in_list": True} if role is Role.SYSTEM else {}
         _add_message(reader, role, item["content"], layout | unread_fields(item, _MESSAGE_FIELDS))
         reader.mark(count)
+    return covered
 
 
 _MESSAGE_FIELDS = {"role", "content"}

@@ -1,5 +1,6 @@
 """The options of the Messages API, in both directions."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -8,8 +9,6 @@ from dragoman.adapter.requests import option_table
 from dragoman.adapter.requests.option_table import OptionTable, keep_other_fields, read_option
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 
-CONVERSATION = ("model", "messages", "system", "tools")
-"""The fields of a request that are not options."""
 SAMPLING = ("temperature", "top_p", "top_k")
 OPTIONS = OptionTable(
     {
@@ -131,7 +130,9 @@ def _encode_tool_choice(request: RequestBuilder, *, tools: bool, is_thinking: bo
     return encoded
 
 
-def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
+def decode_options(
+    native: dict[str, Any], target: Target, context: RequestContext, covered: Sequence[str]
+) -> AdapterOptions:
     """Decode the options of a request."""
     from dragoman.adapter.requests.structured_output import reads_schema  # imported late: only servers read options
 
@@ -152,7 +153,6 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         stream=native.get("stream") or False,
         context=context,
     )
-    covered = ("model", "messages", *(key for key in ("system", "tools") if native.get(key)))
     return keep_other_fields(options, native, target, partial(encode_options, tools=has_tools), covered)
 
 

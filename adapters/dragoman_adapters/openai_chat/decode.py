@@ -236,9 +236,9 @@ def _decode_citation(native: dict[str, Any] | str) -> Citation:
     )
 
 
-def decode_history(native: dict[str, Any], reader: "HistoryReader", dialect: Dialect) -> None:
+def decode_history(native: dict[str, Any], reader: "HistoryReader", dialect: Dialect) -> list[str]:
     """Decode the messages of a request. A result in the older form has no call id: it answers the latest call without
-    one."""
+    one. Return the fields that they, and functions in the older form, cover."""
     items = native["messages"]
     start, call_without_id = reader.resume(items)
     for count, item in enumerate(islice(items, start, None), start):
@@ -264,6 +264,7 @@ def decode_history(native: dict[str, Any], reader: "HistoryReader", dialect: Dia
         content = _attach_citations(content, item.get("annotations"))
         reader.add(Role(item["role"]), content, {key: value for key, value in raw.items() if value})
     reader.mark(len(items), call_without_id)
+    return ["model", "messages", *(("functions",) if native.get("functions") else ())]
 
 
 def _diff_message(

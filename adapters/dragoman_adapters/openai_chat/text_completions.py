@@ -8,14 +8,12 @@ roles: the prompt is a transcript, whose format is data.
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dragoman.adapter.contract import AdapterOptions, RequestContext
+from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
 from dragoman.adapter.wire import WireResponse
-from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.blocks import FrozenModel, TextBlock, text_block
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.message import Role
@@ -64,9 +62,10 @@ class TextCompletionAdapter(ChatAdapter):
     clients."""
 
     client_wire: ClassVar[str] = ""
-    encode_reply = WireAdapter.encode_reply
-    encode_error = WireAdapter.encode_error
-    reply_encoder = WireAdapter.reply_encoder
+    decoder_at: ClassVar[str] = "dragoman_adapters.openai_chat.text_completions:TextStreamDecoder"
+    encode_reply_at: ClassVar[str] = ""
+    encode_error_at: ClassVar[str] = ""
+    reply_encoder_at: ClassVar[str] = ""
 
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         request.usable_tools(tools)
@@ -93,13 +92,13 @@ class TextCompletionAdapter(ChatAdapter):
             raise RequestError("prompt is one text: several prompts, or tokens, are requests of their own")
         reader.add(Role.USER, [text_block(prompt)], {_PROMPT_NOTE: True})
         options = {name: value for name, value in native.items() if name != "prompt"}
-        return [], decode_options(options, self.target, reader.context, self.dialect)
-
-    def decoder(self, context: RequestContext) -> StreamDecoder:
-        return _TextStreamDecoder(self.provider, context, self.dialect)
+        covered = ("model", "messages", "tools", "functions")
+        return [], decode_options(options, self.target, reader.context, covered, self.dialect)
 
 
-class _TextStreamDecoder(ChatStreamDecoder):
+class TextStreamDecoder(ChatStreamDecoder):
+    """Decodes the stream of text completions as one of Chat Completions."""
+
     text_frame = None
 
     def _chunk(self, chunk: dict[str, Any]) -> Iterator[StreamEvent]:

@@ -83,8 +83,9 @@ class WireAdapter(Adapter):
         """Decode a request: add its messages to the reader, return its tools and options. By default in the three steps
         below, of which the last is left out for options that are known."""
         covered = [*self.decode_history(native, reader)]
-        tools = reader.tools(native.get("tools"), self.decode_tools, native, self.provider)
-        if tools:
+        # The older form of Chat Completions has functions, which nobody keeps decoded.
+        tools = reader.tools(native.get("functions") or native.get("tools"), self.decode_tools, native, self.provider)
+        if tools and native.get("tools"):
             covered.append("tools")
         context = reader.context
         options = read_options(
@@ -125,6 +126,8 @@ class WireAdapter(Adapter):
 
     decode_error_at: ClassVar[str] = ""
     """Where the function of `decode_error` is, as ``module:name``; empty if the status decides."""
+    dialect: ClassVar[Any] = None
+    """What the parts below take as well, if the wire has dialects."""
     decoder_at: ClassVar[str] = "dragoman.adapter.replies.stream_decoder:WholeReplyDecoder"
     """Where the class of `decoder` is, as ``module:class``. It takes the provider and the context."""
     encode_reply_at: ClassVar[str] = ""
@@ -136,12 +139,12 @@ class WireAdapter(Adapter):
 
     def decoder(self, context: RequestContext) -> "StreamDecoder":
         """Return a new decoder for one streamed reply. By default there are none: a reply is whole."""
-        decoder: StreamDecoder = load_part(self.decoder_at)(self.provider, context)
+        decoder: StreamDecoder = load_part(self.decoder_at)(self.provider, context, *self._dialects)
         return decoder
 
     def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
         """Encode a whole reply for a client."""
-        encoded: dict[str, Any] = self._reply_part(self.encode_reply_at)(message, writer)
+        encoded: dict[str, Any] = self._reply_part(self.encode_reply_at)(message, writer, *self._dialects)
         return encoded
 
     def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
@@ -153,8 +156,13 @@ class WireAdapter(Adapter):
         kind = self._reply_part(self.reply_encoder_at)
         from dragoman.adapter.answers.reply_writer import ReplyWriter  # imported late: only servers write replies
 
-        encoder: ReplyStreamEncoder = kind(ReplyWriter.for_stream(self.provider, self.model, context))
+        writer = ReplyWriter.for_stream(self.provider, self.model, context)
+        encoder: ReplyStreamEncoder = kind(writer, *self._dialects)
         return encoder
+
+    @property
+    def _dialects(self) -> tuple[Any, ...]:
+        return () if self.dialect is None else (self.dialect,)
 
     def _reply_part(self, place: str) -> Any:
         if not place:
