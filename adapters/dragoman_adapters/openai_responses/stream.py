@@ -10,10 +10,9 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.replies.accumulating_decoder import AccumulatingDecoder
 from dragoman.adapter.replies.error_context import ErrorContext
-from dragoman.adapter.replies.framing import STRING, Frame, SseDecoder, TextFrame
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.adapter.replies.framing import STRING, Frame, TextFrame
 from dragoman.canonical.events import (
     MessageComplete,
     MessageStart,
@@ -25,7 +24,6 @@ from dragoman.canonical.events import (
     ToolUseStart,
     UsageUpdate,
 )
-from dragoman.canonical.message import Message, MessageStatus
 from dragoman_adapters.openai_responses import decode, encode, errors
 from dragoman_adapters.openai_responses.client_tools import canonical_name
 from dragoman_adapters.openai_responses.decode_messages import call_reference, item_kind, join_thinking
@@ -192,17 +190,14 @@ _TEXT_FRAME = TextFrame(
 )
 
 
-class ResponsesStreamDecoder(StreamDecoder):
+class ResponsesStreamDecoder(AccumulatingDecoder):
     """Accumulates the response object of the stream and emits an event for each change."""
 
     text_frame = _TEXT_FRAME
+    decode_message = staticmethod(decode.decode_message)
 
     def __init__(self, provider: str, context: RequestContext) -> None:
-        super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))
-        self._reply = ReplyBuilder(context, provider)
-        self._model = context.model
-        self._native: dict[str, Any] = {}
-        self._started = False
+        super().__init__(provider, context)
         self._items: list[ItemAccumulator] = []
         self._by_index: dict[int, ItemAccumulator] = {}
         self._by_id: dict[str, ItemAccumulator] = {}
@@ -241,7 +236,8 @@ class ResponsesStreamDecoder(StreamDecoder):
             case "response.completed" | "response.incomplete":
                 return self._complete(data["response"])
             case "response.failed":
-                self._native |= _without_output(data["response"])
+                if self._native:
+                    self._native |= data["response"]
                 failed = errors.find_embedded_error({**data["response"], "status": "failed"}) or {}
                 raise errors.decode_error(failed, ErrorContext(self.provider, self._model))
             case "keepalive":
@@ -258,16 +254,13 @@ class ResponsesStreamDecoder(StreamDecoder):
             case name:
                 return self.skip_unknown(str(name))
 
-    def partial(self, status: MessageStatus) -> Message | None:
-        if not self._started:
-            return None
-        output = [item.to_native(cut=True) for item in self._items]
-        return decode.decode_message({**self._native, "output": output}, self._reply, status)
+    def accumulated_reply(self) -> dict[str, Any]:
+        return {**self._native, "output": [item.to_native(cut=True) for item in self._items]}
 
     def _begin(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
-        self._native |= _without_output(native)
-        if not self._started:
-            self._started = True
+        is_first = not self._native
+        self._native |= {"output": (), **native}
+        if is_first:
             yield MessageStart(self._reply.message_id, native.get("model") or self._model)
 
     def _item(self, data: dict[str, Any], kind: str = "") -> ItemAccumulator:
@@ -417,7 +410,3 @@ class ResponsesStreamDecoder(StreamDecoder):
         if (usage := decode.decode_usage(final)) is not None:
             yield UsageUpdate(self._reply.message_id, usage)
         yield MessageComplete(decode.decode_message(final, self._reply))
-
-
-def _without_output(native: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in native.items() if key != "output"}
