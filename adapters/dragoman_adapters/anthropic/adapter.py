@@ -6,12 +6,10 @@ from typing import Any, ClassVar
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, Endpoint
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
-from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
-from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.anthropic import decode, encode
 from dragoman_adapters.anthropic.options import decode_options
@@ -51,11 +49,6 @@ class AnthropicAdapter(WireAdapter):
     def compaction_options(self, options: AdapterOptions, instructions: str | None) -> AdapterOptions | None:
         return encode.compaction_options(options, self.provider, instructions)
 
-    def prepare(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
-    ) -> tuple[RequestBuilder, Sequence[ToolDefinition]]:
-        return prepare_request(self.target, messages, tools, options, whole=options.server_state is not None)
-
     encode_body = staticmethod(encode.encode_body)
 
     def request_headers(self, request: RequestBuilder, body: dict[str, Any]) -> Mapping[str, str]:
@@ -64,9 +57,10 @@ class AnthropicAdapter(WireAdapter):
         if request.target.capabilities.thinking_policy.prefix_bound and request.has_void_thinking(body):
             encode.allow_thinking_drop(body)
             betas.append(encode.BINDING_BETA)
-        stores = request.options.server_state is not None
-        if stores and (beta := encode.stored_in_thread(request, body)) is not None:
-            betas.append(beta)
+        if request.options.server_state is not None:
+            from dragoman_adapters.anthropic import threads  # imported late: few requests have a thread
+
+            betas += threads.shorten(request, body)
         return headers | request.merge_list_header("anthropic-beta", ",".join(betas)) if betas else headers
 
     def parse_reply(self, response: WireResponse) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import LossKind, Severity
@@ -32,9 +32,6 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.anthropic.options import SAMPLING, encode_options
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 LATEST_VERSION = "2026-10-21"
 SAMPLING_VERSION = "2023-06-01"
@@ -77,7 +74,11 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
     """Encode the whole body, with keys in the provider's documented order."""
     system, turns = request.split_instructions()
     usable = request.fit_tools(tools)
-    ends: list[int] | None = [] if request.options.server_state is not None and _threads().is_wanted(request) else None
+    ends: list[int] | None = None
+    if request.options.server_state is not None:
+        from dragoman_adapters.anthropic import threads  # imported late: few requests have a thread
+
+        ends = [] if threads.is_wanted(request) else None
     encoded: dict[str, Any] = {"model": request.target.model}
     encoded |= encode_options(request, tools=bool(usable))
     if system:
@@ -94,24 +95,10 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
 
             request.context.action_calls = ActionCalls(computer)
     if ends is not None:
-        _threads().begin_or_continue(request, encoded, turns, ends)
+        threads.begin_or_continue(request, encoded, turns, ends)
     # A request for a compaction gets nothing else, and the next one with the field would compact again.
     request.context.ends_turn = request.options.extra.get(request.provider, {}).get(_COMPACTION) is not None
     return encoded
-
-
-def stored_in_thread(request: RequestBuilder, body: dict[str, Any]) -> str | None:
-    """Take away from a body what its thread has, for a request with ``server_state``. Returns the beta header that a
-    thread needs, None without one."""
-    beta: str | None = _threads().shorten(request, body)
-    return beta
-
-
-@cache  # imported late: few requests have a thread
-def _threads() -> "ModuleType":
-    from dragoman_adapters.anthropic import threads
-
-    return threads
 
 
 def _carry_container(request: RequestBuilder, encoded: dict[str, Any], tools: Sequence[ToolDefinition]) -> None:

@@ -16,10 +16,7 @@ from dragoman.adapter.answers.error_writer import (
 )
 from dragoman.adapter.answers.reply_writer import CALL, OPAQUE, TEXT, ReplyWriter, is_runnable, place_opaque
 from dragoman.adapter.context import RequestContext
-from dragoman.adapter.errors import (
-    ContextOverflowError,
-    DragomanError,
-)
+from dragoman.adapter.errors import ContextOverflowError, DragomanError
 from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import (
@@ -122,7 +119,11 @@ def _encode_foreign(block: ContentBlock, index: int, message: Message, writer: R
                 encoded["citations"] = encode_citations(block.citations, index, writer)
             return encoded
         case ThinkingBlock():
-            return encode_thinking(block.text, block.signature, index, writer)
+            # Clients return only signed thinking, so the envelope takes the place of the signature.
+            sealed = writer.state.seal_thinking(index, block.text, block.signature)
+            if not block.text and not sealed:
+                return None
+            return {"type": "thinking", "thinking": block.text, "signature": sealed or ""}
         case RedactedThinkingBlock():
             return encode_redacted(block, index, writer)
         case ToolUseBlock() if is_runnable(block):
@@ -134,14 +135,6 @@ def _encode_foreign(block: ContentBlock, index: int, message: Message, writer: R
         case _:
             record_unsupported(block, index, writer)
             return None
-
-
-def encode_thinking(text: str, signature: str | None, index: int, writer: ReplyWriter) -> dict[str, Any] | None:
-    """Encode thinking. Clients return only signed thinking, so the envelope takes the place of the signature."""
-    sealed = signature if writer.is_own else writer.state.seal_thinking(index, text, signature)
-    if not text and not sealed:
-        return None
-    return {"type": "thinking", "thinking": text, "signature": sealed or ""}
 
 
 def encode_redacted(block: RedactedThinkingBlock, index: int, writer: ReplyWriter) -> dict[str, Any] | None:
@@ -223,14 +216,9 @@ def encode_error(error: DragomanError, context: RequestContext, provider: str) -
 
 def error_body(error: DragomanError, request_id: str, provider: str) -> dict[str, Any]:
     """Return the body of an error, which is also the data of an error in a stream."""
-    row = find_row(error, ERRORS)
-    inner = {"type": row.kind, "message": _message(error), **own_fields(error, provider)}
-    return {"type": "error", "error": inner, "request_id": request_id}
-
-
-def _message(error: DragomanError) -> str:
     message = error_message(error)
-    if not isinstance(error, ContextOverflowError) or message.startswith(_OVERFLOW):
-        return message
-    counts = overflow_counts(message)
-    return f"{_OVERFLOW}: {counts[0]} tokens > {counts[1]} maximum" if counts else f"{_OVERFLOW}: {message}"
+    if isinstance(error, ContextOverflowError) and not message.startswith(_OVERFLOW):
+        counts = overflow_counts(message)
+        message = f"{_OVERFLOW}: {counts[0]} tokens > {counts[1]} maximum" if counts else f"{_OVERFLOW}: {message}"
+    inner = {"type": find_row(error, ERRORS).kind, "message": message, **own_fields(error, provider)}
+    return {"type": "error", "error": inner, "request_id": request_id}

@@ -93,18 +93,16 @@ class MessagesStreamEncoder(ReplyStreamEncoder):
         if self.writer.is_own:
             encoded = [source.data for source in citations if source.data]
         else:
-            encoded = list(encode_reply.encode_citations(citations, index, self.writer))
+            encoded = encode_reply.encode_citations(citations, index, self.writer)
         return b"".join(self._delta({"type": "citations_delta", "citation": each}) for each in encoded)
 
     def write_other(self, index: int, block: ContentBlock, message: Message) -> bytes:
-        encoded: dict[str, Any] | None = None
         if self.writer.is_native(block) and isinstance(block, encode_reply.NATIVE_BLOCKS):
-            encoded = encode.encode_block(block, str)
-        elif isinstance(block, RedactedThinkingBlock):
-            encoded = encode_reply.encode_redacted(block, index, self.writer)
-        else:
-            encode_reply.record_unsupported(block, index, self.writer)
-        return b"" if encoded is None else self._whole(encoded)
+            return self._whole(encode.encode_block(block, str))
+        if isinstance(block, RedactedThinkingBlock):
+            return self.write_redacted(index, block)
+        encode_reply.record_unsupported(block, index, self.writer)
+        return b""
 
     def write_redacted(self, index: int, block: RedactedThinkingBlock) -> bytes:
         encoded = encode_reply.encode_redacted(block, index, self.writer)

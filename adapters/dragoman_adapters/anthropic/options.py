@@ -116,13 +116,17 @@ def _encode_output_config(request: RequestBuilder, *, tools: bool) -> dict[str, 
     return config or None
 
 
+_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
+"""The wire's words for our choices without a name."""
+
+
 def _encode_tool_choice(request: RequestBuilder, *, tools: bool, is_thinking: bool) -> dict[str, Any] | None:
     choice = option_table.tool_choice(request, tools=tools, reasoning=is_thinking)
     encoded: dict[str, Any] | None = None
     if isinstance(choice, NamedTool):
         encoded = {"type": "tool", "name": choice.name}
     elif choice is not None:
-        encoded = {"type": {"auto": "auto", "none": "none", "required": "any"}[choice]}
+        encoded = {"type": _CHOICES[choice]}
     parallel = request.used.take("parallel_tool_calls")
     if tools and parallel is not None and choice != "none":
         encoded = encoded or {"type": "auto"}
@@ -142,9 +146,10 @@ def decode_options(
     parallel = choice.get("disable_parallel_tool_use")
     has_tools = bool(native.get("tools"))
     schema = (config.get("format") or {}).get("schema")
+    chosen: Any = next((ours for ours, theirs in _CHOICES.items() if theirs == choice.get("type")), None)
     options = AdapterOptions(
         **OPTIONS.decode(native),
-        tool_choice=_decode_tool_choice(choice),
+        tool_choice=NamedTool(choice["name"]) if choice.get("type") == "tool" else chosen,
         parallel_tool_calls=None if parallel is None else not parallel,
         output_schema=schema if reads_schema(target, context, tools=has_tools) else None,
         effort=config.get("effort"),
@@ -154,15 +159,3 @@ def decode_options(
         context=context,
     )
     return keep_other_fields(options, native, target, partial(encode_options, tools=has_tools), covered)
-
-
-def _decode_tool_choice(native: dict[str, Any]) -> Any:
-    match native.get("type"):
-        case "tool":
-            return NamedTool(native["name"])
-        case "any":
-            return "required"
-        case "auto" | "none" as choice:
-            return choice
-        case _:
-            return None

@@ -89,8 +89,7 @@ class AnthropicStreamDecoder(AccumulatingDecoder):
         content.append(native)
         match native["type"]:
             case "tool_use":
-                call = self._reply.call_id(index, native.get("id"))
-                decode.mark_action(native, call, self._reply)
+                call = decode.call_id(self._reply, index, native)
                 yield ToolUseStart(self._reply.message_id, index, call, native["name"])
             case "text" if native["text"]:
                 yield TextDelta(self._reply.message_id, index, native["text"])

@@ -65,7 +65,6 @@ class ResponsesAdapter(WireAdapter):
             options,
             server_state=encode.has_stored_history(options.extra.get(self.provider, {})),
             refers_to_state=encode.refers_to_items,
-            whole=options.server_state is not None,
         )
 
     encode_body = staticmethod(encode.encode_body)
