@@ -97,21 +97,15 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         return b"%b%b%b%d}\n\n" % (self._head, wirejson.dumps(text), self._tail, number)
 
     def close_block(self, kind: str, index: int, content: str, signature: str | None) -> bytes:
-        if kind == TEXT:
-            return self._close_text(content)
         if kind == CALL:
             return self._close_call(content)
-        return self._close_thinking(index, content, signature)
-
-    def _close_text(self, content: str) -> bytes:
-        place = self._text_place()
-        part = encode_reply.text_part(content, self._annotations)
-        written = self._event("response.output_text.done", {**place, "text": content, "logprobs": []})
-        written += self._event("response.content_part.done", {**place, "part": part})
-        self._item["content"].append(part)
-        return written
-
-    def _close_thinking(self, index: int, content: str, signature: str | None) -> bytes:
+        if kind == TEXT:
+            place = self._text_place()
+            part = encode_reply.text_part(content, self._annotations)
+            written = self._event("response.output_text.done", {**place, "text": content, "logprobs": []})
+            written += self._event("response.content_part.done", {**place, "part": part})
+            self._item["content"].append(part)
+            return written
         item_id = self._item["id"]
         place = {"item_id": item_id, "output_index": self._position, "summary_index": 0}
         sealed = signature if self.writer.is_own else self.writer.state.seal_thinking(index, content, signature)

@@ -213,7 +213,11 @@ class ResponsesStreamDecoder(AccumulatingDecoder):
             case "response.output_text.delta" | "response.refusal.delta" as name:
                 return self._text(self._item(data, "message"), data, refusal=name == "response.refusal.delta")
             case "response.function_call_arguments.delta":
-                return self._arguments(self._item(data, "function_call"), data["delta"])
+                item, text = self._item(data, "function_call"), data["delta"]
+                item.add("arguments", 0, text)
+                if not item.call or not text:
+                    return ()
+                return self._emit(item, ToolUseInputDelta(self._reply.message_id, item.first_block, item.call, text))
             case "response.reasoning_summary_text.delta":
                 position = data.get("summary_index") or 0
                 return self._thinking(self._item(data, "reasoning"), "summary", position, data["delta"])
@@ -242,9 +246,7 @@ class ResponsesStreamDecoder(AccumulatingDecoder):
                 raise errors.decode_error(failed, ErrorContext(self.provider, self._model))
             case "keepalive":
                 return self.skip_keep_alive()
-            case "error":
-                raise errors.decode_error(data, ErrorContext(self.provider, self._model))
-            case _ if "type" not in data and data.get("error"):
+            case name if name == "error" or ("type" not in data and data.get("error")):
                 raise errors.decode_error(data, ErrorContext(self.provider, self._model))
             case str() as name if name in DELTA_FIELDS:
                 self._item(data).add(DELTA_FIELDS[name], 0, data["delta"])
@@ -284,7 +286,12 @@ class ResponsesStreamDecoder(AccumulatingDecoder):
 
     def _add_item(self, native: dict[str, Any], index: int | None) -> Iterator[StreamEvent]:
         yield from self._begin({})
-        item = self._open(native, index)
+        last = self._items[-1] if self._items else None
+        item = ItemAccumulator(native, len(self._items), last.first_block + last.blocks if last else 0)
+        self._items.append(item)
+        self._by_index[len(self._by_index) if index is None else index] = item
+        if item.name:
+            self._by_id[item.name] = item
         is_function = item.kind == "function_call"
         if is_function or declared_name(native, self._reply.context.native_calls):
             item.call = self._reply.call_id(self._calls, call_reference(native))
@@ -292,15 +299,6 @@ class ResponsesStreamDecoder(AccumulatingDecoder):
         if is_function:
             start = ToolUseStart(self._reply.message_id, item.first_block, item.call, canonical_name(native))
             yield from self._emit(item, start)
-
-    def _open(self, native: dict[str, Any], index: int | None) -> ItemAccumulator:
-        last = self._items[-1] if self._items else None
-        item = ItemAccumulator(native, len(self._items), last.first_block + last.blocks if last else 0)
-        self._items.append(item)
-        self._by_index[len(self._by_index) if index is None else index] = item
-        if item.name:
-            self._by_id[item.name] = item
-        return item
 
     def _text(self, item: ItemAccumulator, data: dict[str, Any], *, refusal: bool) -> Iterable[StreamEvent]:
         position, text = data.get("content_index") or 0, data["delta"]
@@ -325,12 +323,6 @@ class ResponsesStreamDecoder(AccumulatingDecoder):
         if follows:
             text = encode.SEPARATOR + text
         return self._emit(item, ThinkingDelta(self._reply.message_id, item.first_block, text))
-
-    def _arguments(self, item: ItemAccumulator, text: str) -> Iterable[StreamEvent]:
-        item.add("arguments", 0, text)
-        if not item.call or not text:
-            return ()
-        return self._emit(item, ToolUseInputDelta(self._reply.message_id, item.first_block, item.call, text))
 
     def _done(self, native: dict[str, Any], index: int | None) -> Iterator[StreamEvent]:
         """Finish an item. An item that no event announced starts here."""
