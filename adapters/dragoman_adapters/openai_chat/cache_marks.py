@@ -6,7 +6,6 @@ block; ``part``, a field of a content part; or the name of a field of a message,
 """
 
 from collections.abc import Mapping
-from itertools import starmap
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
@@ -15,7 +14,6 @@ from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
 from dragoman.canonical.blocks import (
     AudioBlock,
-    ContentBlock,
     DocumentBlock,
     ImageBlock,
     TextBlock,
@@ -65,7 +63,11 @@ def find_marked(request: RequestBuilder, turn: Turn) -> set[int]:
     """Return the indexes of the blocks of a turn that get a mark (`MessageMetadata.cache_breakpoints`)."""
     if not (turn.message.metadata.cache_breakpoints and request.target.marks_cache):
         return set()  # a loss already
-    return request.place_breakpoints(turn, starmap(_problem, turn.iter_blocks()))
+    problems = (
+        None if isinstance(block, _CAN_BE_MARKED) else f"no marker follows a block of the type {block.type}"
+        for block in turn.blocks
+    )
+    return request.place_breakpoints(turn, problems)
 
 
 def with_mark(request: RequestBuilder, note: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -99,10 +101,6 @@ def _message_field(request: RequestBuilder) -> str | None:
 def _place(request: RequestBuilder) -> str:
     place: str = request.target.capabilities.wire.get(FIELD, _IN_BODY)
     return place
-
-
-def _problem(block: ContentBlock, _origin: int) -> str | None:
-    return None if isinstance(block, _CAN_BE_MARKED) else f"no marker follows a block of the type {block.type}"
 
 
 def _marker(lifetime: str) -> Mapping[str, str]:

@@ -47,6 +47,7 @@ ToolId = Callable[[str], str]
 
 def encode_block(content: ContentBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> Piece:
     """Encode a block and apply its note."""
+    value: Any
     if isinstance(content, ToolUseBlock):
         field, value = _encode_tool_call(content, note, tool_id, dialect)
     elif isinstance(content, TextBlock):
@@ -55,7 +56,11 @@ def encode_block(content: ContentBlock, note: Note, tool_id: ToolId, dialect: Di
         field, value = ("refusal", content.text) if is_refusal else ("content", {"type": kind, kind: content.text})
     else:
         field, value = _encode_other(content, note, dialect)
-    return field, _apply_note(value, note) if note and isinstance(value, dict) else value
+    if note and isinstance(value, dict):
+        if "inner" in note and (inner := value.get("type")) in value:
+            value = {**value, inner: apply_diff(value[inner], note["inner"])}
+        value = apply_diff(value, note)
+    return field, value
 
 
 def _encode_other(content: ContentBlock, note: Note, dialect: Dialect) -> Piece:
@@ -92,12 +97,6 @@ def _encode_tool_call(call: ToolUseBlock, note: Note, tool_id: ToolId, dialect: 
         custom = {"name": call.name, "input": call.raw_input or call.input.get("input", "")}
         return "tool_calls", {"id": tool_id(call.id), "type": "custom", "custom": custom}
     return "tool_calls", {"id": tool_id(call.id), "type": "function", "function": function}
-
-
-def _apply_note(value: dict[str, Any], note: Note) -> dict[str, Any]:
-    if "inner" in note and (inner := value.get("type")) in value:
-        value = {**value, inner: apply_diff(value[inner], note["inner"])}
-    return apply_diff(value, note)
 
 
 _ROLES = {role: role.value for role in Role}

@@ -1,6 +1,6 @@
 """The options of Chat Completions, in both directions (docs/reference/wires/openai-chat.md)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from functools import partial
 from typing import Any
@@ -150,13 +150,14 @@ def decode_options(
             values["max_output_tokens"] = read_option("max_output_tokens", name, native.get(name), limited=False)
     if dialect.logprobs:
         values["logprobs"] = option_table.decode_logprobs(native, "logprobs", "top_logprobs")
+    switches = ((False, dialect.thinking_off), (True, dialect.thinking_on))
     options = AdapterOptions(
         **values,
         tool_choice=_decode_tool_choice(native.get("tool_choice", native.get("function_call")), dialect),
         parallel_tool_calls=native.get("parallel_tool_calls"),
         output_schema=schema if reads_schema else None,
         effort=effort,
-        thinking=_decode_thinking(native, dialect),
+        thinking=next((on for on, fields in switches if fields and _includes(native, fields)), None),
         thinking_budget=read_option("thinking_budget", path, lookup_path(native, path))
         if (path := dialect.thinking_budget)
         else None,
@@ -177,14 +178,6 @@ def _decode_tool_choice(native: Any, dialect: Dialect) -> Any:
     inner = native.get(str(native.get("type")))
     inner = inner if isinstance(inner, dict) else native
     return NamedTool(inner["name"]) if "name" in inner else _decode_tool_choice(inner.get("mode"), dialect)
-
-
-def _decode_thinking(native: Mapping[str, Any], dialect: Dialect) -> bool | None:
-    """Decode the dialect's reasoning switches; None if they are not set."""
-    for thinking, fields in ((False, dialect.thinking_off), (True, dialect.thinking_on)):
-        if fields and all(_includes(native.get(name), value) for name, value in fields.items()):
-            return thinking
-    return None
 
 
 def _includes(actual: Any, expected: Any) -> bool:

@@ -151,7 +151,9 @@ class ChatStreamDecoder(StreamDecoder):
         delta = (choice["delta"] if "delta" in choice else self._whole_message(choice)) or {}
         yield from self._thoughts(delta)  # first, as models think before they answer
         for field, value in delta.items():
-            if value is not None and value != "" and not _is_shell(field, value):
+            # Some servers send an empty call or audio with every text.
+            is_shell = field in ("function_call", "audio") and isinstance(value, dict) and not any(value.values())
+            if value is not None and value != "" and not is_shell:
                 yield from self._field(field, value)
         for field, value in choice.items():
             if field == "logprobs" and isinstance(value, dict):
@@ -170,8 +172,11 @@ class ChatStreamDecoder(StreamDecoder):
         if detailed and any(map(thinking_details.detail_text, detailed)):
             return  # the plain text repeats them
         for field in self._dialect.reasoning_fields:
-            if delta.get(field):
-                yield from self._thinking(field, delta[field])
+            if text := delta.get(field):
+                self._reasoning = self._reasoning or field
+                if field == self._reasoning:  # some servers send the same reasoning in two fields
+                    position = self._text(field, text).content_block_index
+                    yield ThinkingDelta(self._reply.message_id, position, text)
 
     def _whole_message(self, choice: dict[str, Any]) -> dict[str, Any] | None:
         """Return the message of a choice without a delta: some servers send a whole reply as one event. None if it
@@ -218,15 +223,6 @@ class ChatStreamDecoder(StreamDecoder):
         accumulator.fragments.append(text)
         return TextDelta(self._reply.message_id, position, text)
 
-    def _thinking(self, field: str, text: str) -> Iterable[StreamEvent]:
-        """Add a delta of thinking. Some servers send the same reasoning in two fields: the first filled one counts."""
-        if self._reasoning is None:
-            self._reasoning = field
-        if field != self._reasoning:
-            return ()
-        delta = self._text(field, text)
-        return (ThinkingDelta(self._reply.message_id, delta.content_block_index, text),)
-
     def _detail(self, native: dict[str, Any]) -> Iterable[StreamEvent]:
         """Add a fragment to the latest detail that it continues, or begin a new one."""
         for position in range(len(self._pieces_so_far) - 1, -1, -1):
@@ -255,14 +251,15 @@ class ChatStreamDecoder(StreamDecoder):
                         if inner.get("type") == "text" and inner["text"]:
                             accumulator.fragments.append(inner["text"])
                             yield ThinkingDelta(self._reply.message_id, position, inner["text"])
-                case "reference" if self._dialect.references and (text := self._latest_text()):
-                    text.add_reference(part)
+                case "reference" if (
+                    self._dialect.references
+                    and self._pieces_so_far
+                    and isinstance(last := self._pieces_so_far[-1], TextAccumulator)
+                    and (last.field, last.kind) == ("content", "text")
+                ):
+                    last.add_reference(part)
                 case _:
                     self._pieces_so_far.append(("content", part))
-
-    def _latest_text(self) -> TextAccumulator | None:
-        last = self._pieces_so_far[-1] if self._pieces_so_far else None
-        return last if isinstance(last, TextAccumulator) and (last.field, last.kind) == ("content", "text") else None
 
     def _audio(self, delta: dict[str, Any]) -> Iterable[StreamEvent]:
         audio = next((item for item in self._pieces_so_far if isinstance(item, AudioAccumulator)), None)
@@ -365,8 +362,3 @@ class ChatStreamDecoder(StreamDecoder):
         if logprobs := self._logprobs.fields():
             choice["logprobs"] = logprobs
         return choice
-
-
-def _is_shell(field: str, value: Any) -> bool:
-    """Whether a delta is an empty call or audio, which some servers send with every text."""
-    return field in ("function_call", "audio") and isinstance(value, dict) and not any(value.values())

@@ -71,7 +71,11 @@ class TextCompletionAdapter(ChatAdapter):
         request.usable_tools(tools)
         encoded = {"model": request.target.model, **encode_options(request, self.dialect, tools=False)}
         for turn in request.turns:
-            _record_losses(request, turn)
+            for index in range(len(turn.blocks)):
+                request.record_field_losses(turn, index, "citations")
+                if index:
+                    reason = "texts of one message are sent as one"
+                    request.record_block_loss(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
         if len(request.turns) == 1 and request.turns[0].raw(self.provider).get(_PROMPT_NOTE):
             return {**encoded, "prompt": _join_texts(request.turns[0])}
         form = PromptFormat.model_validate(request.target.capabilities.wire.get("prompt", {}))
@@ -123,11 +127,3 @@ def _as_chat(native: dict[str, Any], place: str) -> dict[str, Any]:
 
 def _join_texts(turn: Turn) -> str:
     return "\n".join(block.text for block in turn.blocks if isinstance(block, TextBlock))
-
-
-def _record_losses(request: RequestBuilder, turn: Turn) -> None:
-    for index in range(len(turn.blocks)):
-        request.record_field_losses(turn, index, "citations")
-        if index:
-            reason = "texts of one message are sent as one"
-            request.record_block_loss(turn, index, LossKind.FLATTENED, reason, Severity.INFO)

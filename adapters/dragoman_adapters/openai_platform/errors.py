@@ -59,7 +59,7 @@ def _message(inner: Mapping[str, Any]) -> Any:
     if isinstance(text, dict):
         text = text.get("detail") or text
     if isinstance(text, list):
-        text = "; ".join(_fault_text(fault) for fault in text)
+        text = "; ".join(map(_fault_text, text))
     metadata = inner.get("metadata")
     if isinstance(metadata, dict) and metadata.get("raw"):
         return f"{text}: {metadata.get('provider_name') or 'upstream'}: {metadata['raw']}"
