@@ -5,6 +5,7 @@ DRAGOMAN_ENDPOINTS names the file. The default is ``endpoints.toml`` in the plat
 """
 
 import os
+import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,7 @@ from platformdirs import user_config_path
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.facts.capabilities import deep_merge
-from dragoman_adapters.compatible.endpoint_row import Table, built_in_tables, read_tables
+from dragoman_adapters.compatible.endpoint_row import Table, built_in_tables
 
 VARIABLE = "DRAGOMAN_ENDPOINTS"
 
@@ -32,7 +33,7 @@ def find_user_file() -> Path | None:
 def read_user_tables() -> Mapping[str, Table]:
     """Return the tables of the user's file. Raises ConfigurationError if it cannot be read."""
     path = find_user_file()
-    return {} if path is None else _read_file(path)
+    return {} if path is None else _read_tables(path)
 
 
 def all_tables() -> dict[str, Table]:
@@ -49,5 +50,12 @@ def table_origin(name: str) -> str:
 
 
 @cache
-def _read_file(path: Path) -> Mapping[str, Table]:
-    return read_tables(path)
+def _read_tables(path: Path) -> Mapping[str, Table]:
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"{path}: {error}") from None
+    for name, table in found.items():
+        if not isinstance(table, dict):
+            raise ConfigurationError(f"{path}: {name}: a file of endpoints has one table for each endpoint")
+    return found
