@@ -3,12 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, Endpoint
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.server_tools.table import ServerToolTable
-from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.anthropic import decode, encode
@@ -63,13 +61,8 @@ class AnthropicAdapter(WireAdapter):
             betas += threads.shorten(request, body)
         return headers | request.merge_list_header("anthropic-beta", ",".join(betas)) if betas else headers
 
-    def parse_reply(self, response: WireResponse) -> dict[str, Any]:
-        native = wirejson.loads_object(response.body)
-        if native.get("type") == "error":
-            from dragoman.adapter.replies.error_context import ErrorContext  # imported late: few requests fail
-
-            raise self.decode_error(native, ErrorContext(self.provider, self.model, headers=response.headers))
-        return native
+    def find_embedded_error(self, native: dict[str, Any]) -> dict[str, Any] | None:
+        return native if native.get("type") == "error" else None
 
     decode_message = staticmethod(decode.decode_message)
     decode_counts = staticmethod(decode.decode_counts)

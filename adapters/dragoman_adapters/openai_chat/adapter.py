@@ -3,14 +3,11 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.facts.capabilities import EMULATED, NATIVE, AdapterCapabilities, ModelTable
-from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.server_tools.table import ServerToolTable
-from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
@@ -18,6 +15,7 @@ from dragoman_adapters.openai_chat import decode, encode, errors
 from dragoman_adapters.openai_chat.cache_marks import FIELD
 from dragoman_adapters.openai_chat.dialect import OPENAI, Dialect
 from dragoman_adapters.openai_chat.options import decode_options
+from dragoman_adapters.openai_platform import ENDPOINT
 
 if TYPE_CHECKING:
     from dragoman.adapter.requests.request_reader import HistoryReader
@@ -31,12 +29,7 @@ class ChatAdapter(WireAdapter):
 
     provider: ClassVar[str] = "openai-chat"
     telemetry_name: ClassVar[str] = "openai"
-    endpoint: ClassVar[Endpoint] = Endpoint(
-        base_url="https://api.openai.com/v1",
-        key_variables=("OPENAI_API_KEY",),
-        base_url_variable="OPENAI_BASE_URL",
-        priced_hosts=".api.openai.com",
-    )
+    endpoint: ClassVar[Endpoint] = ENDPOINT
     dialect: ClassVar[Dialect] = OPENAI
     client_wire: ClassVar[str] = "chat"
     batch_api_at: ClassVar[str] = "dragoman_adapters.openai_platform.batch:find_batch_api"
@@ -72,11 +65,8 @@ class ChatAdapter(WireAdapter):
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         return encode.encode_body(request, tools, self.dialect)
 
-    def parse_reply(self, response: WireResponse) -> dict[str, Any]:
-        native = wirejson.loads_object(response.body)
-        if (failed := errors.find_embedded_error(native, self.dialect)) is not None:
-            raise errors.decode_error(failed, ErrorContext(self.provider, self.model, headers=response.headers))
-        return native
+    def find_embedded_error(self, native: dict[str, Any]) -> dict[str, Any] | None:
+        return errors.find_embedded_error(native, self.dialect)
 
     def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
         return decode.decode_message(native, reply, self.dialect)

@@ -12,14 +12,7 @@ from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests import option_table
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
-from dragoman.canonical.blocks import (
-    AudioBlock,
-    DocumentBlock,
-    ImageBlock,
-    TextBlock,
-    ToolResultBlock,
-    VideoBlock,
-)
+from dragoman.canonical.blocks import AudioBlock, DocumentBlock, ImageBlock, TextBlock, ToolResultBlock, VideoBlock
 
 FIELD = "cache_control"
 """The key of the model's table, and the field of a body and of a part."""

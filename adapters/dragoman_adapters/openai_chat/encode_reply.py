@@ -9,14 +9,7 @@ from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.registry import adapter_class
 from dragoman.adapter.wirejson import lookup_path
-from dragoman.canonical.blocks import (
-    AudioBlock,
-    ContentBlock,
-    ImageBlock,
-    TextBlock,
-    ThinkingBlock,
-    ToolUseBlock,
-)
+from dragoman.canonical.blocks import AudioBlock, ContentBlock, ImageBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.openai_chat import encode, media

@@ -5,13 +5,7 @@ from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import ProviderError, RequestCancelledError, ServerError
-from dragoman.adapter.operations.batch_api import (
-    BatchApi,
-    BatchLine,
-    BatchState,
-    BatchStatus,
-    sum_counts,
-)
+from dragoman.adapter.operations.batch_api import BatchApi, BatchLine, BatchState, BatchStatus, sum_counts
 from dragoman.adapter.operations.operation import Operation, encode_form, get_request, post_request
 from dragoman.adapter.replies.error_context import ErrorContext, parse_error_body
 from dragoman.adapter.wire import WireRequest, WireResponse

@@ -1,19 +1,17 @@
 """The adapter for OpenAI's Responses API."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, Endpoint
 from dragoman.adapter.facts.capabilities import ModelTable
-from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.server_tools.table import ServerToolTable
-from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
+from dragoman_adapters.openai_platform import ENDPOINT
 from dragoman_adapters.openai_responses import decode, encode, errors
 from dragoman_adapters.openai_responses.options import decode_options
 
@@ -25,12 +23,7 @@ class ResponsesAdapter(WireAdapter):
     """
 
     provider: ClassVar[str] = "openai"
-    endpoint: ClassVar[Endpoint] = Endpoint(
-        base_url="https://api.openai.com/v1",
-        key_variables=("OPENAI_API_KEY",),
-        base_url_variable="OPENAI_BASE_URL",
-        priced_hosts=".api.openai.com",
-    )
+    endpoint: ClassVar[Endpoint] = ENDPOINT
     models: ClassVar[ModelTable] = ModelTable.of(
         "dragoman_adapters",
         "openai_platform/models.toml",
@@ -69,11 +62,7 @@ class ResponsesAdapter(WireAdapter):
 
     encode_body = staticmethod(encode.encode_body)
 
-    def parse_reply(self, response: WireResponse) -> dict[str, Any]:
-        native = wirejson.loads_object(response.body)
-        if (failed := errors.find_embedded_error(native)) is not None:
-            raise errors.decode_error(failed, ErrorContext(self.provider, self.model, headers=response.headers))
-        return native
+    find_embedded_error = staticmethod(errors.find_embedded_error)
 
     decode_message = staticmethod(decode.decode_message)
     decode_counts = staticmethod(decode.decode_counts)

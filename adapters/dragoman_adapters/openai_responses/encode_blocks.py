@@ -4,14 +4,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dragoman.canonical.blocks import (
-    MEDIA_BLOCKS,
-    ContentBlock,
-    DocumentBlock,
-    ImageBlock,
-    ProviderBlock,
-    TextBlock,
-)
+from dragoman.canonical.blocks import MEDIA_BLOCKS, ContentBlock, DocumentBlock, ImageBlock, ProviderBlock, TextBlock
 
 PART_PREFIX = "message/"
 """The prefix for the kind of a native block that is a content part, not an item."""

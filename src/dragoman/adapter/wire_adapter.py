@@ -210,7 +210,15 @@ class WireAdapter(Adapter):
         native = wirejson.loads_object(response.body)
         if self.error_field in native:
             raise self.error(response.status, response.body, response.headers)
+        if (failed := self.find_embedded_error(native)) is not None:
+            from dragoman.adapter.replies.error_context import ErrorContext  # imported late: few replies fail
+
+            raise self.decode_error(failed, ErrorContext(self.provider, self.model, headers=response.headers))
         return native
+
+    def find_embedded_error(self, native: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the error that a reply with a good status holds, as `decode_error` takes it; None if it has none."""
+        return None
 
     def poll_request(self, reply: Message) -> WireRequest | None:
         from dragoman.adapter.operations.operation import get_request  # imported late: few replies are polled
