@@ -13,11 +13,12 @@ from dragoman.canonical.blocks import Citation, ContentBlock, RedactedThinkingBl
 from dragoman.canonical.message import Message
 from dragoman_adapters.anthropic import encode, encode_reply
 
-_DELTAS = {
-    TEXT: ("text_delta", "text"),
-    THINKING: ("thinking_delta", "thinking"),
-    CALL: ("input_json_delta", "partial_json"),
+_BLOCKS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    TEXT: ("text_delta", "text", {"type": "text", "text": ""}),
+    THINKING: ("thinking_delta", "thinking", {"type": "thinking", "thinking": "", "signature": ""}),
+    CALL: ("input_json_delta", "partial_json", {"type": "tool_use", "input": {}}),
 }
+"""The type and the field of the deltas of a block, and how it starts."""
 
 
 class MessagesStreamEncoder(ReplyStreamEncoder):
@@ -53,16 +54,10 @@ class MessagesStreamEncoder(ReplyStreamEncoder):
         return _event("message_start", {"message": message})
 
     def open_block(self, kind: str, tool_use_id: str, name: str) -> bytes:
-        block: dict[str, Any]
+        delta_type, field, block = _BLOCKS[kind]
         if kind == CALL:
             self._has_calls = True
-            tool_id = self.writer.tool_id(encode_reply.TOOL_PREFIX, tool_use_id)
-            block = {"type": "tool_use", "id": tool_id, "name": name, "input": {}}
-        elif kind == THINKING:
-            block = {"type": "thinking", "thinking": "", "signature": ""}
-        else:
-            block = {"type": "text", "text": ""}
-        delta_type, field = _DELTAS[kind]
+            block = {**block, "id": self.writer.tool_id(encode_reply.TOOL_PREFIX, tool_use_id), "name": name}
         start = f'{{"type":"content_block_delta","index":{self._position},"delta":{{"type":"{delta_type}","{field}":'
         self._head, self._tail = b"event: content_block_delta\ndata: " + start.encode(), b"}}\n\n"
         return _event("content_block_start", {"index": self._position, "content_block": block})

@@ -398,8 +398,6 @@ def _encode_messages(
 
 def _record_channel_losses(request: RequestBuilder, turns: Sequence[Turn]) -> None:
     """Record the channels of consecutive assistant messages as losses if they differ or if no text can carry them."""
-    if not any(turn.message.channel for turn in turns):
-        return
     phases = {PHASES.get(turn.message.channel) if turn.message.channel else None for turn in turns}
     has_text = any(encode_blocks.is_part(block) for turn in turns for block in turn.blocks)
     if len(phases) > 1 or (phases != {None} and not has_text):

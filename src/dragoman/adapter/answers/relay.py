@@ -70,15 +70,16 @@ class Relay:
         return made
 
     def begin(
-        self, adapter: WireAdapter, messages: Sequence[Message], options: AdapterOptions, *, same_tools: bool
+        self, adapter: Adapter, messages: Sequence[Message], options: AdapterOptions, *, same_tools: bool
     ) -> WireRequest | None:
         """Return the request with the client's bytes; None if it has to be encoded."""
         self._received.clear()
         self.response = None
-        is_same = isinstance(adapter, WireAdapter) and same_tools and self._is_unchanged(messages, options)
-        body = self._body(adapter) if is_same else None
+        body = None
+        if same_tools and isinstance(adapter, WireAdapter) and self._is_unchanged(messages, options):
+            body = self._body(adapter)
         self.relayed = body is not None
-        if body is None:
+        if body is None or not isinstance(adapter, WireAdapter):
             return None
         headers = options.headers.get(adapter.provider, {})
         return WireRequest("POST", self._path or adapter.request_path(options), body, headers, options.stream)
