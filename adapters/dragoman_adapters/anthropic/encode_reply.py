@@ -35,6 +35,7 @@ from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.anthropic import decode, encode
 
 MESSAGE_PREFIX, TOOL_PREFIX = "msg_", "toolu_"
+PLACE = "an assistant's message on this wire"
 
 STOP_WORDS = {reason: word for word, reason in reversed(decode.STOP_REASONS.items())}
 """The first of the wire's words for each stop reason."""
@@ -133,7 +134,7 @@ def _encode_foreign(block: ContentBlock, index: int, message: Message, writer: R
             writer.record_block_loss(index, block, "arguments that are not a JSON object: the call is left out")
             return None
         case _:
-            record_unsupported(block, index, writer)
+            writer.record_unsupported(index, block, PLACE)
             return None
 
 
@@ -141,15 +142,6 @@ def encode_redacted(block: RedactedThinkingBlock, index: int, writer: ReplyWrite
     """Encode thinking that only its provider reads; None if it cannot be sealed."""
     data = writer.state.seal_redacted(index, block.data)
     return None if data is None else {"type": "redacted_thinking", "data": data}
-
-
-def record_unsupported(block: ContentBlock, index: int, writer: ReplyWriter) -> None:
-    """Record that the client does not get a block. A sealed native block comes back to its provider."""
-    if isinstance(block, ProviderBlock):
-        reason = f"a native block of {block.provider}, {block.kind}: the client does not get it"
-    else:
-        reason = f"an assistant's message on this wire holds no {block.type}: left out"
-    writer.record_block_loss(index, block, reason)
 
 
 def encode_citations(citations: tuple[Citation, ...], index: int, writer: ReplyWriter) -> list[dict[str, Any]]:

@@ -96,7 +96,7 @@ class MessagesStreamEncoder(ReplyStreamEncoder):
             return self._whole(encode.encode_block(block, str))
         if isinstance(block, RedactedThinkingBlock):
             return self.write_redacted(index, block)
-        encode_reply.record_unsupported(block, index, self.writer)
+        self.writer.record_unsupported(index, block, encode_reply.PLACE)
         return b""
 
     def write_redacted(self, index: int, block: RedactedThinkingBlock) -> bytes:

@@ -223,12 +223,8 @@ def encode_item(
                 "status": "completed",
                 "result": block.source.data,
             }
-        case ProviderBlock():
-            reason = f"a native block of {block.provider}, {block.kind}: the client does not get it"
-            writer.record_block_loss(index, block, reason)
-            return None
         case _:
-            writer.record_block_loss(index, block, f"a response holds no {block.type}: left out")
+            writer.record_unsupported(index, block, "a response")
             return None
 
 

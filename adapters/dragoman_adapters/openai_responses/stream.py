@@ -10,6 +10,7 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.package_data import read_toml
 from dragoman.adapter.replies.accumulating_decoder import AccumulatingDecoder
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.framing import STRING, Frame, TextFrame
@@ -158,28 +159,8 @@ def _iter_texts(native: dict[str, Any]) -> Iterator[str]:
             yield ""
 
 
-DELTA_FIELDS = {
-    "response.custom_tool_call_input.delta": "input",
-    "response.mcp_call_arguments.delta": "arguments",
-    "response.code_interpreter_call_code.delta": "code",
-}
-"""The fields that deltas of native items fill. They emit no events, but a partial message holds them."""
-
-PROGRESS_PREFIXES = (
-    "response.apply_patch_call_", "response.audio.", "response.code_interpreter_call", "response.compaction.",
-    "response.computer_call", "response.custom_tool_call_input.", "response.file_search_call.",
-    "response.image_generation_call.", "response.mcp_call", "response.mcp_list_tools.", "response.shell_call_",
-    "response.steer", "response.tool_search_call", "response.web_search_call.",
-)  # fmt: skip
-"""Prefixes of progress events of native items, which arrive whole at the end."""
-
-REPEATED_EVENTS = {
-    "response.content_part.done", "response.output_text.done", "response.refusal.done",
-    "response.function_call_arguments.done", "response.reasoning_summary_part.added",
-    "response.reasoning_summary_part.done", "response.reasoning_summary_text.done", "response.reasoning_part.added",
-    "response.reasoning_part.done", "response.reasoning_text.done",
-}  # fmt: skip
-"""Events that repeat deltas, or have no content."""
+_EVENTS = read_toml("dragoman_adapters.openai_responses", "events.toml")
+_PROGRESS = tuple(_EVENTS["progress"])
 
 _TEXT_FRAME = TextFrame(
     before=rb'(?:event: response\.output_text\.delta\n)?data: ?\{"type": ?"response\.output_text\.delta", ?'
@@ -248,10 +229,10 @@ class ResponsesStreamDecoder(AccumulatingDecoder):
                 return self.skip_keep_alive()
             case name if name == "error" or ("type" not in data and data.get("error")):
                 raise errors.decode_error(data, ErrorContext(self.provider, self._model))
-            case str() as name if name in DELTA_FIELDS:
-                self._item(data).add(DELTA_FIELDS[name], 0, data["delta"])
+            case str() as name if name in _EVENTS["deltas"]:
+                self._item(data).add(_EVENTS["deltas"][name], 0, data["delta"])
                 return ()
-            case str() as name if name in REPEATED_EVENTS or name.startswith(PROGRESS_PREFIXES):
+            case str() as name if name in _EVENTS["repeated"] or name.startswith(_PROGRESS):
                 return ()
             case name:
                 return self.skip_unknown(str(name))

@@ -127,6 +127,14 @@ class ReplyWriter:
         self.record_loss(LOSS_KINDS.get(block.type, LossKind.UNKNOWN_BLOCK), reason, severity, index=index,
                          block=block.type)  # fmt: skip
 
+    def record_unsupported(self, index: int, block: ContentBlock, where: str) -> None:
+        """Record that the client does not get a block. A sealed native block comes back to its provider."""
+        if isinstance(block, ProviderBlock):
+            reason = f"a native block of {block.provider}, {block.kind}: the client does not get it"
+        else:
+            reason = f"{where} holds no {block.type}: left out"
+        self.record_block_loss(index, block, reason)
+
     def addressed(self, citations: Sequence[Citation], index: int) -> list[Citation]:
         """Return the sources of a text that have an address, for wires that need one; others are a loss."""
         found = [source for source in citations if source.url]
