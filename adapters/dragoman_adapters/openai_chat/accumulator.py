@@ -79,12 +79,12 @@ _MAX_TRIES = 16
 class CallAccumulator:
     """A tool call. Its id and name come once, or with every delta; its arguments come in fragments or whole.
 
-    ``index`` is the provider's number of the call, None if it has none.
+    ``position`` is that among the pieces of the message.
     """
 
-    def __init__(self, field: str, index: Any) -> None:
+    def __init__(self, field: str, position: int) -> None:
         self.field = field
-        self.index = index
+        self.position = position
         self.id: str | None = None
         self.name = ""
         self.started = False

@@ -74,10 +74,10 @@ class ChatStreamDecoder(StreamDecoder):
         ] = []
         """What has arrived, in order; a piece that arrives whole is there as it is."""
         self._rest = FieldAccumulator()
-        self._open_calls: list[int] = []
-        """The positions of the calls that have not ended."""
-        self._latest_calls: dict[tuple[str, Any], int] = {}
-        """The position of the latest call of a field and index, and of a field (index None)."""
+        self._open_calls: list[CallAccumulator] = []
+        """The calls that have not ended."""
+        self._latest_calls: dict[tuple[str, Any], CallAccumulator] = {}
+        """The latest call of a field and index, and of a field (index None)."""
         self._logprobs = FieldAccumulator()
         self._reasoning: str | None = None
         self._usage: TokenUsage | None = None
@@ -97,11 +97,7 @@ class ChatStreamDecoder(StreamDecoder):
     def partial(self, status: MessageStatus) -> Message | None:
         if not self._started:
             return None
-        cut = [
-            position
-            for position, item in enumerate(self._pieces_so_far)
-            if isinstance(item, CallAccumulator) and not item.ended
-        ]
+        cut = [call.position for call in self._open_calls]
         return decode.decode_message(
             self._accumulated_reply(), self._reply, self._dialect, status, pieces=self._pieces(), cut=cut
         )
@@ -269,77 +265,61 @@ class ChatStreamDecoder(StreamDecoder):
         return ()
 
     def _call(self, field: str, delta: dict[str, Any]) -> Iterator[StreamEvent]:
-        position, call = self._open_call(field, delta)
-        fragment = call.add(delta)
-        if fragment:
+        call = self._open_call(field, delta)
+        if fragment := call.add(delta):
             call.pending.append(fragment)
-        if self._open_calls == [position]:
-            yield from self._call_events(position, call)
-        else:
-            yield from self._parallel_calls()
-
-    def _parallel_calls(self) -> Iterator[StreamEvent]:
-        """Yield the events of parallel calls, one call after the other: the index of the blocks never goes down.
-
-        A call waits for the one before it until that one's arguments are a complete JSON object.
-        """
+        # The index of the blocks never goes down, so parallel calls follow each other: a call waits for the one before
+        # it until that one's arguments are a complete JSON object.
         while self._open_calls:
-            position = self._open_calls[0]
-            call = self._pieces_so_far[position]
-            assert isinstance(call, CallAccumulator)
-            yield from self._call_events(position, call)
-            if len(self._open_calls) == 1 or not call.may_be_complete():
+            first = self._open_calls[0]
+            yield from self._call_events(first)
+            if len(self._open_calls) == 1 or not first.may_be_complete():
                 return
-            yield from self._end_call(position, call)
-            if not call.ended:
+            yield from self._end_call(first)
+            if not first.ended:
                 return
 
-    def _call_events(self, position: int, call: CallAccumulator) -> Iterator[StreamEvent]:
+    def _call_events(self, call: CallAccumulator) -> Iterator[StreamEvent]:
         """Yield the start of a call, once, and the fragments that have arrived since."""
         if not call.name:
             return
-        call_id = self._reply.call_id(position, call.id)
+        call_id = self._reply.call_id(call.position, call.id)
         if not call.started:
             call.started = True
-            yield ToolUseStart(self._reply.message_id, position, call_id, call.name)
+            yield ToolUseStart(self._reply.message_id, call.position, call_id, call.name)
         if not call.is_custom:  # the input of a custom tool is not JSON
             for fragment in call.pending:
-                yield ToolUseInputDelta(self._reply.message_id, position, call_id, fragment)
+                yield ToolUseInputDelta(self._reply.message_id, call.position, call_id, fragment)
         call.pending.clear()
 
-    def _open_call(self, field: str, delta: dict[str, Any]) -> tuple[int, CallAccumulator]:
+    def _open_call(self, field: str, delta: dict[str, Any]) -> CallAccumulator:
         """Return the call that a delta continues: that of its index, or else the last one."""
         index = delta.get("index")
-        position = self._latest_calls.get((field, index))
-        if position is not None:
-            latest = self._pieces_so_far[position]
-            if isinstance(latest, CallAccumulator) and latest.is_continued_by(delta):
-                return position, latest
-        call, position = CallAccumulator(field, index), len(self._pieces_so_far)
-        self._pieces_so_far.append(call)
-        self._open_calls.append(position)
-        self._latest_calls[field, index] = self._latest_calls[field, None] = position
-        return position, call
+        call = self._latest_calls.get((field, index))
+        if call is None or not call.is_continued_by(delta):
+            call = CallAccumulator(field, len(self._pieces_so_far))
+            self._pieces_so_far.append(call)
+            self._open_calls.append(call)
+            self._latest_calls[field, index] = self._latest_calls[field, None] = call
+        return call
 
     def _end_calls(self) -> Iterator[StreamEvent]:
         """Yield the end events of the calls with complete arguments. A truncated call has none."""
         last = len(self._pieces_so_far) - 1
-        for position in tuple(self._open_calls):
-            call = self._pieces_so_far[position]
-            assert isinstance(call, CallAccumulator)
-            yield from self._call_events(position, call)
+        for call in tuple(self._open_calls):
+            yield from self._call_events(call)
             if call.started:
-                yield from self._end_call(position, call, last=position == last)
+                yield from self._end_call(call, last=call.position == last)
 
-    def _end_call(self, position: int, call: CallAccumulator, *, last: bool = False) -> Iterator[StreamEvent]:
+    def _end_call(self, call: CallAccumulator, *, last: bool = False) -> Iterator[StreamEvent]:
         """Yield the end of a call with complete arguments. ``last``: it is the last piece of a reply that ended."""
-        piece = call.piece()
+        piece, call_id = call.piece(), self._reply.call_id(call.position, call.id)
         cut = last and bool(decode.truncated_calls([piece], self._choice.get("finish_reason")))
-        block, _ = decode_blocks.decode_block(piece, self._reply.call_id(position, call.id), self.provider, cut=cut)
+        block, _ = decode_blocks.decode_block(piece, call_id, self.provider, cut=cut)
         if isinstance(block, ToolUseBlock) and block.raw_input is None:
             call.ended = True
-            self._open_calls.remove(position)
-            yield ToolUseEnd(self._reply.message_id, position, block.id, block.input)
+            self._open_calls.remove(call)
+            yield ToolUseEnd(self._reply.message_id, call.position, block.id, block.input)
 
     def _finish(self) -> Iterator[StreamEvent]:
         if not self._pieces_so_far and not self._choice.get("finish_reason"):
