@@ -37,17 +37,19 @@ def encode_reply(message: Message, writer: ReplyWriter, dialect: Dialect) -> dic
     others: list[dict[str, Any]] = []
     if raw:
         native_message = _encode_own_message(message, raw, writer, dialect)
-        choice = {"index": 0, "message": native_message, "logprobs": None}
-        choice |= raw.get("choice") or {"finish_reason": _finish_reason(message, native_message, writer)}
+        if own := raw.get("choice"):
+            choice = {"index": 0, "message": native_message, "logprobs": None, **own}
+        else:
+            choice = _encode_choice(0, message, native_message, writer)
         if writer.alternatives(message):
             others = raw.get("choices") or []
     else:
-        choice = _encode_choice(0, message, writer, dialect)
+        choice = _encode_choice(0, message, _encode_message(message, writer, dialect), writer)
         writer.store_state(TOOL_PREFIX, message)
         for index, other in enumerate(writer.alternatives(message), 1):
             metadata = message.metadata.model_copy(update={"stop_reason": other.stop_reason})
             answer = message.model_copy(update={"content": other.content, "metadata": metadata})
-            others.append(_encode_choice(index, answer, writer, dialect))
+            others.append(_encode_choice(index, answer, _encode_message(answer, writer, dialect), writer))
     encoded: dict[str, Any] = {
         "id": writer.new_id(REPLY_PREFIX),
         "object": "chat.completion",
@@ -63,14 +65,9 @@ def encode_reply(message: Message, writer: ReplyWriter, dialect: Dialect) -> dic
     return encoded
 
 
-def _encode_choice(index: int, message: Message, writer: ReplyWriter, dialect: Dialect) -> dict[str, Any]:
-    encoded = _encode_message(message, writer, dialect)
-    finish_reason = _finish_reason(message, encoded, writer)
-    return {"index": index, "message": encoded, "logprobs": None, "finish_reason": finish_reason}
-
-
-def _finish_reason(message: Message, encoded: Mapping[str, Any], writer: ReplyWriter) -> str:
-    return stop_word(writer.stop_reason(message, has_calls="tool_calls" in encoded), writer)
+def _encode_choice(index: int, message: Message, encoded: dict[str, Any], writer: ReplyWriter) -> dict[str, Any]:
+    word = stop_word(writer.stop_reason(message, has_calls="tool_calls" in encoded), writer)
+    return {"index": index, "message": encoded, "logprobs": None, "finish_reason": word}
 
 
 def _encode_own_message(message: Message, raw: Note, writer: ReplyWriter, dialect: Dialect) -> dict[str, Any]:

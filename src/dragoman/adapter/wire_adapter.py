@@ -62,12 +62,14 @@ class WireAdapter(Adapter):
     decode_counts: Callable[[dict[str, Any]], ReplyCounts] | None = None
     """Returns the `ReplyCounts` of a whole reply, for `read_usage`. None if they are read with the message."""
 
+    _dialects: ClassVar[tuple[Any, ...]] = ()
     _target: Target | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "models" in vars(cls) and "listed_models" not in vars(cls):
             cls.listed_models = cls.models.listed
+        cls._dialects = () if cls.dialect is None else (cls.dialect,)
 
     @abstractmethod
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
@@ -159,10 +161,6 @@ class WireAdapter(Adapter):
         writer = ReplyWriter.for_stream(self.provider, self.model, context)
         encoder: ReplyStreamEncoder = kind(writer, *self._dialects)
         return encoder
-
-    @property
-    def _dialects(self) -> tuple[Any, ...]:
-        return () if self.dialect is None else (self.dialect,)
 
     def _reply_part(self, place: str) -> Any:
         if not place:

@@ -34,8 +34,8 @@ class ReplyWriter:
         self.context = context
         self.message_id = message_id
         self.is_own = issuer == provider
-        self.state = StateWriter(context, issuer, message_id)
         self.losses: list[Loss] = []
+        self.state = StateWriter(context, issuer, message_id, self.losses)
         self._left_out = 0
 
     @classmethod
@@ -178,7 +178,7 @@ class ReplyWriter:
         if self._left_out:
             reason = f"n: the reply has one answer here, the {self._left_out} others are left out"
             self.record_loss(LossKind.OPTION, reason)
-        losses = (*self.losses, *self.state.losses(self.message_id))
+        losses = tuple(self.losses)
         if not losses:
             return ()
         self.context.losses.extend(losses)
