@@ -57,8 +57,7 @@ def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
     content = encode_blocks(message, writer, raw)
     has_calls = any(each["type"] == "tool_use" for each in content)
     usage = message.metadata.usage
-    if not writer.is_own:
-        writer.record_usage_losses(usage, *UNCOUNTED)
+    writer.record_usage_losses(usage, *UNCOUNTED)
     encoded = {
         "id": raw.get("id") or writer.new_id(MESSAGE_PREFIX),
         "type": "message",

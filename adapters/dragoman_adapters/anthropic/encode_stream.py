@@ -112,8 +112,7 @@ class MessagesStreamEncoder(ReplyStreamEncoder):
 
     def end(self, message: Message) -> bytes:
         raw = self.writer.own_raw(message)
-        if not self.writer.is_own:
-            self.writer.record_usage_losses(self.usage, *encode_reply.UNCOUNTED)
+        self.writer.record_usage_losses(self.usage, *encode_reply.UNCOUNTED)
         stop_reason = self.writer.stop_reason(message, has_calls=self._has_calls)
         delta = {
             "stop_reason": encode_reply.stop_word(stop_reason, raw),

@@ -81,8 +81,7 @@ def finish_response(
     response |= {"status": status, "incomplete_details": details, "output": output}
     if (usage := usage or message.usage) is not None:
         response["usage"] = encode_usage(usage, is_own=writer.is_own)
-    if not writer.is_own:
-        writer.record_usage_losses(usage, *UNCOUNTED)
+    writer.record_usage_losses(usage, *UNCOUNTED)
     if raw:
         response |= {key: value for key, value in raw.items() if key not in _NOTES}
     if response["status"] not in _STATUSES:  # a dialect's word, which no client knows

@@ -149,8 +149,8 @@ class ReplyWriter:
         self.record_loss(LossKind.STOP_REASON, reason, Severity.INFO if is_ordinary else Severity.WARNING)
 
     def record_usage_losses(self, usage: TokenUsage | None, *names: str) -> None:
-        """Record the counts that the wire has no field for, if they are not 0."""
-        if usage is not None and any(map(vars(usage).get, names)):
+        """Record the counts that the wire has no field for, if they are not 0. Its own provider has no others."""
+        if not self.is_own and usage is not None and any(map(vars(usage).get, names)):
             lost = [name for name in names if getattr(usage, name)]
             reason = f"the wire does not report {', '.join(lost)} separately"
             self.record_loss(LossKind.USAGE, reason, Severity.INFO)
