@@ -63,23 +63,18 @@ def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
     """Encode a whole reply."""
     raw = writer.own_raw(message)
     output = _encode_own_items(message, raw, writer) if writer.is_own else _encode_items(message, writer)
-    return finish_response(message, output, writer)
+    return finish_response(message, output, writer, message.usage, message.created_at.timestamp())
 
 
 def finish_response(
-    message: Message,
-    output: list[dict[str, Any]],
-    writer: ReplyWriter,
-    usage: TokenUsage | None = None,
-    created_at: float | None = None,
+    message: Message, output: list[dict[str, Any]], writer: ReplyWriter, usage: TokenUsage | None, created_at: float
 ) -> dict[str, Any]:
     """Return the object of a complete response with its items."""
     raw = writer.own_raw(message)
     status, details = ("", None) if "status" in raw else find_status(message.stop_reason, writer)
-    created_at = message.created_at.timestamp() if created_at is None else created_at
     response = response_object(writer, created_at, writer.served_model(message))
     response |= {"status": status, "incomplete_details": details, "output": output}
-    if (usage := usage or message.usage) is not None:
+    if usage is not None:
         response["usage"] = encode_usage(usage, is_own=writer.is_own)
     writer.record_usage_losses(usage, *UNCOUNTED)
     if raw:

@@ -109,4 +109,5 @@ def _json(value: Any) -> bytes:
 
 def test_its_services_are_those_of_bedrock() -> None:
     services = get_adapter("bedrock-invoke:qwen").services
-    assert services is not None and services.offers == {"count_tokens"}
+    assert services is not None
+    assert services.offers == {"count_tokens"}
