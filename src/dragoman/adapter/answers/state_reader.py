@@ -6,6 +6,7 @@ An envelope that does not open, or that was made for another place, is a loss; n
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from dragoman.adapter.answers import provider_state
@@ -42,18 +43,13 @@ def restore_state(history: HistoryReader) -> list[Message]:
     reader = _StateReader(provider, context)
     digest = _HistoryDigest()
     restored = messages[: digest.resume(history)]
-    run: list[Message] = []  # messages of the assistant that follow each other
-    for message in messages[len(restored) :]:
-        if message.role is Role.ASSISTANT:
-            run.append(message)
+    for is_reply, run in groupby(messages[len(restored) :], key=lambda message: message.role is Role.ASSISTANT):
+        if is_reply:
+            restored += reader.read_run(list(run), digest)
             continue
-        if run:
-            restored += reader.read_run(run, digest)
-            run = []
-        restored.append(message)
-        digest.add(message.role, message.content)
-    if run:
-        restored += reader.read_run(run, digest)
+        for message in run:
+            restored.append(message)
+            digest.add(message.role, message.content)
     context.history_digest = digest.value
     if reader.losses:
         context.losses.extend(reader.losses)
