@@ -370,10 +370,9 @@ class ResponsesStreamDecoder(AccumulatingDecoder):
         """Handle the final object. Its items may be missing although they were streamed."""
         yield from self._begin(native)
         output = native.get("output") or [item.to_native() for item in self._items]
-        for index, final in enumerate(output):
-            yield from self._done(final, index)
         items = []
         for index, ended in enumerate(output):
+            yield from self._done(ended, index)
             item = self._find_item(ended, index)
             streamed = item.native.get("encrypted_content") if item is not None else None
             # The final object has another encryption of the signature than the events.
