@@ -93,20 +93,15 @@ def encode_blocks(message: Message, writer: ReplyWriter, raw: Mapping[str, Any])
         return content
     envelope = writer.state.seal_rest(message, shown)
     opaque = [] if envelope is None else [sealed_block(envelope)]
-    return place_opaque(content, opaque, kind_of)
+    return place_opaque(content, opaque, lambda each: _CLIENT_KINDS.get(each["type"], TEXT))
+
+
+_CLIENT_KINDS = {"thinking": OPAQUE, "redacted_thinking": OPAQUE, "tool_use": CALL}
 
 
 def sealed_block(envelope: str) -> dict[str, Any]:
     """Return a block that holds an envelope only."""
     return {"type": "redacted_thinking", "data": envelope}
-
-
-def kind_of(block: Mapping[str, Any]) -> str:
-    """Return what a block is for clients, in the words of `place_opaque`."""
-    return _CLIENT_KINDS.get(block["type"], TEXT)
-
-
-_CLIENT_KINDS = {"thinking": OPAQUE, "redacted_thinking": OPAQUE, "tool_use": CALL}
 
 
 def _encode_foreign(block: ContentBlock, index: int, message: Message, writer: ReplyWriter) -> dict[str, Any] | None:

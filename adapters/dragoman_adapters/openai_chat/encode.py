@@ -49,7 +49,15 @@ def encode_block(content: ContentBlock, note: Note, tool_id: ToolId, dialect: Di
     """Encode a block and apply its note."""
     value: Any
     if isinstance(content, ToolUseBlock):
-        field, value = _encode_tool_call(content, note, tool_id, dialect)
+        as_received = content.raw_input if dialect.free_arguments else None
+        function = {"name": content.name, "arguments": as_received or wirejson.dumps_text(content.input)}
+        if note.get("field") == "function_call":
+            field, value = "function_call", function
+        elif note.get("kind") == "custom":
+            custom = {"name": content.name, "input": content.raw_input or content.input.get("input", "")}
+            field, value = "tool_calls", {"id": tool_id(content.id), "type": "custom", "custom": custom}
+        else:
+            field, value = "tool_calls", {"id": tool_id(content.id), "type": "function", "function": function}
     elif isinstance(content, TextBlock):
         kind = note.get("kind", "text")
         is_refusal = note.get("field") == "refusal"
@@ -86,17 +94,6 @@ def _encode_other(content: ContentBlock, note: Note, dialect: Dialect) -> Piece:
             return note.get("field", "content"), dict(content.data)
         case _:
             raise TypeError(f"the projection let a {content.type} block through")
-
-
-def _encode_tool_call(call: ToolUseBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> Piece:
-    as_received = call.raw_input if dialect.free_arguments else None
-    function = {"name": call.name, "arguments": as_received or wirejson.dumps_text(call.input)}
-    if note.get("field") == "function_call":
-        return "function_call", function
-    if note.get("kind") == "custom":
-        custom = {"name": call.name, "input": call.raw_input or call.input.get("input", "")}
-        return "tool_calls", {"id": tool_id(call.id), "type": "custom", "custom": custom}
-    return "tool_calls", {"id": tool_id(call.id), "type": "function", "function": function}
 
 
 _ROLES = {role: role.value for role in Role}
