@@ -1,6 +1,6 @@
 """Encodes whole replies for clients of Chat Completions (docs/answers.md)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from dragoman.adapter import wirejson
@@ -186,16 +186,18 @@ def record_unsupported(block: ContentBlock, index: int, writer: ReplyWriter) -> 
 
 def record_order_losses(blocks: Sequence[ContentBlock], writer: ReplyWriter) -> None:
     """Record blocks that change their place: thinking comes first, then text, then calls."""
-    seen_text = seen_call = False
+    latest = 0
     for index, block in enumerate(blocks):
-        late = (isinstance(block, TextBlock) and seen_call and block.text) or (
-            isinstance(block, ThinkingBlock) and (seen_text or seen_call) and block.text
-        )
-        if late:
+        place = _PLACES.get(block.type)
+        if place is None or (isinstance(block, (TextBlock, ThinkingBlock)) and not block.text):
+            continue
+        if place < latest:
             reason = "a reply on this wire has one thinking, then one text, then the calls"
             writer.record_loss(LossKind.FLATTENED, reason, Severity.INFO, index=index, block=block.type)
-        seen_text = seen_text or (isinstance(block, TextBlock) and bool(block.text))
-        seen_call = seen_call or isinstance(block, ToolUseBlock)
+        latest = max(latest, place)
+
+
+_PLACES = {"thinking": 0, "text": 1, "tool_use": 2}
 
 
 def encode_annotations(blocks: Sequence[ContentBlock], writer: ReplyWriter) -> list[dict[str, Any]]:
@@ -248,9 +250,3 @@ def encode_usage(usage: TokenUsage, *, is_own: bool) -> dict[str, Any]:
             "rejected_prediction_tokens": 0,
         },
     }
-
-
-def wants_usage(client_fields: Mapping[str, Any]) -> bool:
-    """Whether the client asked for the usage of a stream."""
-    options = client_fields.get("stream_options")
-    return isinstance(options, Mapping) and bool(options.get("include_usage"))

@@ -6,6 +6,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.answers.reply_writer import CALL, FAILED, THINKING, ReplyWriter
 from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
 from dragoman.adapter.errors import DragomanError
+from dragoman.adapter.wirejson import lookup_path
 from dragoman.canonical.blocks import Citation, ContentBlock, ImageBlock, TextBlock
 from dragoman.canonical.message import Message
 from dragoman_adapters.openai_chat import encode, encode_reply
@@ -113,7 +114,7 @@ class ChatStreamEncoder(ReplyStreamEncoder):
         if stop_reason in FAILED:  # only of this wire's provider
             word = self.writer.own_raw(message).get("choice", {}).get("finish_reason") or word
         written += self._chunk({}, word)
-        if self.usage is not None and encode_reply.wants_usage(self.writer.client_fields):
+        if self.usage is not None and lookup_path(self.writer.client_fields, "stream_options.include_usage"):
             counts = wirejson.dumps(encode_reply.encode_usage(self.usage, is_own=self.writer.is_own))
             tier = self.writer.own_raw(message).get("reply", {}).get("service_tier")
             served = b',"service_tier":' + wirejson.dumps(tier) if tier else b""
