@@ -250,10 +250,9 @@ def decode_tools(native: Mapping[str, Any], provider: str) -> list[ToolDefinitio
     found: list[ToolDefinition] = []
     for item, group in flat_tools(native.get("tools") or ()):
         raw: dict[str, Any] = {"by": provider}
-        if group is not None:
-            raw["namespace"] = {key: value for key, value in group.items() if key != "tools"}
         name = item.get("name") or item.get("server_label") or item["type"]
         if group is not None:
+            raw["namespace"] = {key: value for key, value in group.items() if key != "tools"}
             name = canonical_name({"name": name, "namespace": group["name"]})
         if item.get("type") != "function":
             found.append(ToolDefinition(name=name, provider_raw={**raw, "native": item}))

@@ -64,10 +64,6 @@ class ItemAccumulator:
         self.queue: list[BlockEvent] = []
 
     @property
-    def name(self) -> str | None:
-        return item_name(self.native)
-
-    @property
     def kind(self) -> str:
         return item_kind(self.native)
 
@@ -260,7 +256,7 @@ class ResponsesStreamDecoder(AccumulatingDecoder):
         same_kind = [item for item in self._items if item.kind == item_kind(native)]
         if index is not None and (item := self._by_index.get(index)) in same_kind:
             return item
-        named = [item for item in same_kind if item.name == item_name(native)]
+        named = [item for item in same_kind if item_name(item.native) == item_name(native)]
         if index is not None or all(item.closed for item in same_kind):
             return named[-1] if named else None
         return next(item for item in (*named, *same_kind) if not item.closed)
@@ -271,8 +267,8 @@ class ResponsesStreamDecoder(AccumulatingDecoder):
         item = ItemAccumulator(native, len(self._items), last.first_block + last.blocks if last else 0)
         self._items.append(item)
         self._by_index[len(self._by_index) if index is None else index] = item
-        if item.name:
-            self._by_id[item.name] = item
+        if name := item_name(native):
+            self._by_id[name] = item
         is_function = item.kind == "function_call"
         if is_function or declared_name(native, self._reply.context.native_calls):
             item.call = self._reply.call_id(self._calls, call_reference(native))
