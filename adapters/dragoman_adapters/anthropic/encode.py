@@ -95,6 +95,8 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
 
             request.context.action_calls = ActionCalls(computer)
     if ends is not None:
+        from dragoman_adapters.anthropic import threads
+
         threads.begin_or_continue(request, encoded, turns, ends)
     # A request for a compaction gets nothing else, and the next one with the field would compact again.
     request.context.ends_turn = request.options.extra.get(request.provider, {}).get(_COMPACTION) is not None
