@@ -1,6 +1,7 @@
 """The adapter for Anthropic's Messages API."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint
@@ -12,6 +13,10 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.anthropic import decode, encode
 from dragoman_adapters.anthropic.options import decode_options
 
+_COMPACTION_BETA = "compact-2026-09-04"
+"""The beta header of a compaction (platform.claude.com/docs/en/build-with-claude/compaction-on-demand)."""
+_BINDING_BETA = "thinking-binding-controls-2026-08-01"
+"""The beta header of bound thinking (docs.claude.com/en/docs/build-with-claude/preserved-thinking)."""
 _VERTEX_SAMPLING_VERSION = "vertex-2023-10-16"
 """The version of a body on Vertex AI that has sampling parameters. Other bodies have Anthropic's own newest."""
 
@@ -45,7 +50,18 @@ class AnthropicAdapter(WireAdapter):
     reply_encoder_at: ClassVar[str] = "dragoman_adapters.anthropic.encode_stream:MessagesStreamEncoder"
 
     def compaction_options(self, options: AdapterOptions, instructions: str | None) -> AdapterOptions | None:
-        return encode.compaction_options(options, self.provider, instructions)
+        compaction: dict[str, Any] = {"type": "summarize"}
+        if instructions is not None:
+            compaction["instructions"] = instructions
+        extra, headers = options.extra.get(self.provider, {}), options.headers.get(self.provider, {})
+        betas = [beta for beta in (headers.get("anthropic-beta"), _COMPACTION_BETA) if beta]
+        # The two ways to compact exclude each other.
+        extra = {**extra, encode.COMPACTION: compaction, "context_management": ...}
+        return replace(
+            options,
+            extra={**options.extra, self.provider: extra},
+            headers={**options.headers, self.provider: {**headers, "anthropic-beta": ",".join(betas)}},
+        )
 
     encode_body = staticmethod(encode.encode_body)
 
@@ -53,8 +69,10 @@ class AnthropicAdapter(WireAdapter):
         headers = {"anthropic-version": encode.api_version(body)}
         betas = []
         if request.target.capabilities.thinking_policy.prefix_bound and request.has_void_thinking(body):
-            encode.allow_thinking_drop(body)
-            betas.append(encode.BINDING_BETA)
+            # Otherwise the provider refuses the request instead of dropping thinking with a void signature.
+            binding = {"prefix_mismatch_behavior": "drop_block"}
+            body["thinking"] = {"type": "adaptive", **body.get("thinking", {}), "block_binding": binding}
+            betas.append(_BINDING_BETA)
         if request.options.server_state is not None:
             from dragoman_adapters.anthropic import threads  # imported late: few requests have a thread
 
