@@ -25,7 +25,7 @@ def encode_option(request: RequestBuilder, encoded: dict[str, Any]) -> None:
     otherwise; `mark_end` marks the last message."""
     requested, place = request.used.take("prompt_cache"), request.target.capabilities.wire.get(FIELD)
     if requested is not None and place == _IN_BODY:
-        encoded[FIELD] = _marker(requested)
+        encoded[FIELD] = _marker(request)
     elif requested == "1h" and place not in (None, _IN_PART):
         reason = f"prompt_cache: {request.target.model} caches for as long as its endpoint sees fit"
         request.record_loss(LossKind.OPTION, reason, Severity.INFO)
@@ -67,13 +67,13 @@ def with_mark(request: RequestBuilder, note: Mapping[str, Any]) -> Mapping[str, 
     """Return the note of a block that is marked: the part that it becomes has one field more."""
     if _message_field(request):
         return note
-    return {**note, "set": {**note.get("set", {}), FIELD: _marker(request.options.prompt_cache or "5m")}}
+    return {**note, "set": {**note.get("set", {}), FIELD: _marker(request)}}
 
 
 def mark_message(request: RequestBuilder, message: dict[str, Any]) -> dict[str, Any]:
     """Return a message one of whose blocks is marked, on an endpoint that marks messages."""
     field = _message_field(request)
-    return {**message, field: _marker("5m")} if field else message
+    return {**message, field: {"type": "ephemeral"}} if field else message
 
 
 def mark_last_part(request: RequestBuilder, message: dict[str, Any]) -> dict[str, Any]:
@@ -82,8 +82,7 @@ def mark_last_part(request: RequestBuilder, message: dict[str, Any]) -> dict[str
         return mark_message(request, message)
     content = message["content"] or ""
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    marker = _marker(request.options.prompt_cache or "5m")
-    return {**message, "content": [*parts[:-1], {**parts[-1], FIELD: marker}]}
+    return {**message, "content": [*parts[:-1], {**parts[-1], FIELD: _marker(request)}]}
 
 
 def _message_field(request: RequestBuilder) -> str | None:
@@ -96,6 +95,7 @@ def _place(request: RequestBuilder) -> str:
     return place
 
 
-def _marker(lifetime: str) -> Mapping[str, str]:
-    """Five minutes are the default of the wire."""
+def _marker(request: RequestBuilder) -> Mapping[str, str]:
+    """Return a mark with the lifetime that was asked for. Five minutes are the default of the wire."""
+    lifetime = request.options.prompt_cache or "5m"
     return {"type": "ephemeral", **({} if lifetime == "5m" else {"ttl": lifetime})}

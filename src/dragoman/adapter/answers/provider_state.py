@@ -143,8 +143,7 @@ class StateWriter:
             return None
         if not self.can_seal:
             if self._is_signed(message):
-                reason = "signatures of the provider's own parts cannot go to the client: left out"
-                self._lose(-1, "", reason)
+                self._lose(-1, "", "signatures of the provider's own parts cannot go to the client: left out")
             return None
         hidden = _hidden_blocks(message, shown)
         rest = self._rest(message, hidden)
@@ -177,9 +176,7 @@ class StateWriter:
                     reason = f"the wire has no field for {_WHAT[block.type]}, and there is no store for it: left out"
                     self._lose(index, block.type, reason)
             return
-        state = self._dump(self._rest(message, _hidden_blocks(message, ())))
-        if len(state) > MAX_STATE_BYTES:
-            self._lose(-1, "", f"the state is over {MAX_STATE_BYTES} bytes: left out")
+        if (state := self._dump(self._rest(message, _hidden_blocks(message, ())), -1, "")) is None:
             return
         if tool_id is not None:
             store.put(store_key(self._context, tool_id), state)
@@ -223,8 +220,13 @@ class StateWriter:
             rest["lengths"] = [len(block.text) for block in texts]
         return rest | ({"c": message.channel.value} if message.channel else {})
 
-    def _dump(self, entry: dict[str, Any]) -> bytes:
-        return wirejson.dumps({**entry, "v": VERSION, "p": self._issuer, "m": self.model, "r": self.reply_id})
+    def _dump(self, entry: dict[str, Any], index: int, kind: str) -> bytes | None:
+        """Return the state as bytes; None, and a loss, if it is too large."""
+        state = wirejson.dumps({**entry, "v": VERSION, "p": self._issuer, "m": self.model, "r": self.reply_id})
+        if len(state) <= MAX_STATE_BYTES:
+            return state
+        self._lose(index, kind, f"the state is over {MAX_STATE_BYTES} bytes: left out")
+        return None
 
     def _seal(self, entry: dict[str, Any], index: int, kind: str) -> str | None:
         sealer = self._context.state_sealer
@@ -232,11 +234,8 @@ class StateWriter:
             if kind:
                 self._lose(index, kind, "there is no key to seal it with: left out")
             return None
-        state = self._dump(entry)
-        if len(state) > MAX_STATE_BYTES:
-            self._lose(index, kind, f"the state is over {MAX_STATE_BYTES} bytes: left out")
-            return None
-        return to_text(sealer.seal(state, state_binding(self._context)))
+        state = self._dump(entry, index, kind)
+        return None if state is None else to_text(sealer.seal(state, state_binding(self._context)))
 
 
 def _block_entry(block: ContentBlock, ids: dict[str, str]) -> dict[str, Any]:
