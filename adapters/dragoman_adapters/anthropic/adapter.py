@@ -1,25 +1,22 @@
 """The adapter for Anthropic's Messages API."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
 
-from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
+from dragoman.adapter.contract import AdapterOptions, Endpoint
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
-from dragoman.adapter.requests.prepare import prepare_request
-from dragoman.adapter.requests.request_builder import RequestBuilder, Target
+from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.server_tools.table import ServerToolTable
-from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
-from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.anthropic import decode, encode
-from dragoman_adapters.anthropic.options import CONVERSATION, decode_options
+from dragoman_adapters.anthropic.options import decode_options
 
-if TYPE_CHECKING:
-    from dragoman.adapter.requests.request_reader import HistoryReader
-
-
+_COMPACTION_BETA = "compact-2026-09-04"
+"""The beta header of a compaction (platform.claude.com/docs/en/build-with-claude/compaction-on-demand)."""
+_BINDING_BETA = "thinking-binding-controls-2026-08-01"
+"""The beta header of bound thinking (docs.claude.com/en/docs/build-with-claude/preserved-thinking)."""
 _VERTEX_SAMPLING_VERSION = "vertex-2023-10-16"
 """The version of a body on Vertex AI that has sampling parameters. Other bodies have Anthropic's own newest."""
 
@@ -53,12 +50,18 @@ class AnthropicAdapter(WireAdapter):
     reply_encoder_at: ClassVar[str] = "dragoman_adapters.anthropic.encode_stream:MessagesStreamEncoder"
 
     def compaction_options(self, options: AdapterOptions, instructions: str | None) -> AdapterOptions | None:
-        return encode.compaction_options(options, self.provider, instructions)
-
-    def prepare(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
-    ) -> tuple[RequestBuilder, Sequence[ToolDefinition]]:
-        return prepare_request(self.target, messages, tools, options, whole=options.server_state is not None)
+        compaction: dict[str, Any] = {"type": "summarize"}
+        if instructions is not None:
+            compaction["instructions"] = instructions
+        extra, headers = options.extra.get(self.provider, {}), options.headers.get(self.provider, {})
+        betas = [beta for beta in (headers.get("anthropic-beta"), _COMPACTION_BETA) if beta]
+        # The two ways to compact exclude each other.
+        extra = {**extra, encode.COMPACTION: compaction, "context_management": ...}
+        return replace(
+            options,
+            extra={**options.extra, self.provider: extra},
+            headers={**options.headers, self.provider: {**headers, "anthropic-beta": ",".join(betas)}},
+        )
 
     encode_body = staticmethod(encode.encode_body)
 
@@ -66,35 +69,24 @@ class AnthropicAdapter(WireAdapter):
         headers = {"anthropic-version": encode.api_version(body)}
         betas = []
         if request.target.capabilities.thinking_policy.prefix_bound and request.has_void_thinking(body):
-            encode.allow_thinking_drop(body)
-            betas.append(encode.BINDING_BETA)
-        stores = request.options.server_state is not None
-        if stores and (beta := encode.stored_in_thread(request, body)) is not None:
-            betas.append(beta)
+            # Otherwise the provider refuses the request instead of dropping thinking with a void signature.
+            binding = {"prefix_mismatch_behavior": "drop_block"}
+            body["thinking"] = {"type": "adaptive", **body.get("thinking", {}), "block_binding": binding}
+            betas.append(_BINDING_BETA)
+        if request.options.server_state is not None:
+            from dragoman_adapters.anthropic import threads  # imported late: few requests have a thread
+
+            betas += threads.shorten(request, body)
         return headers | request.merge_list_header("anthropic-beta", ",".join(betas)) if betas else headers
 
-    def parse_reply(self, response: WireResponse) -> dict[str, Any]:
-        native = wirejson.loads_object(response.body)
-        if native.get("type") == "error":
-            from dragoman.adapter.replies.error_context import ErrorContext  # imported late: few requests fail
-
-            raise self.decode_error(native, ErrorContext(self.provider, self.model, headers=response.headers))
-        return native
+    def find_embedded_error(self, native: dict[str, Any]) -> dict[str, Any] | None:
+        return native if native.get("type") == "error" else None
 
     decode_message = staticmethod(decode.decode_message)
-
     decode_counts = staticmethod(decode.decode_counts)
-
-    def decode_history(self, native: dict[str, Any], reader: "HistoryReader") -> Iterable[str]:
-        decode.decode_history(native, reader)
-        return CONVERSATION
-
+    decode_history = staticmethod(decode.decode_history)
     decode_tools = staticmethod(decode.decode_tools)
-
-    def decode_options(
-        self, native: dict[str, Any], target: Target, context: RequestContext, covered: list[str]
-    ) -> AdapterOptions:
-        return decode_options(native, target, context)
+    decode_options = staticmethod(decode_options)
 
 
 class _CloudAdapter(AnthropicAdapter):

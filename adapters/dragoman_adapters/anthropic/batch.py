@@ -7,13 +7,7 @@ from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import MalformedReplyError, ProviderError, RequestCancelledError, ServerError
-from dragoman.adapter.operations.batch_api import (
-    BatchApi,
-    BatchLine,
-    BatchState,
-    BatchStatus,
-    sum_counts,
-)
+from dragoman.adapter.operations.batch_api import BatchApi, BatchLine, BatchState, BatchStatus, sum_counts
 from dragoman.adapter.operations.operation import Operation, get_request, post_request
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.wire import WireRequest, WireResponse
@@ -86,18 +80,14 @@ class AnthropicBatchApi(BatchApi):
     def _state(self, native: dict[str, Any]) -> BatchState:
         counts = native.get("request_counts")
         succeeded, failed = sum_counts(counts, "succeeded"), sum_counts(counts, "errored", "canceled", "expired")
-        return BatchState(
-            _decode_status(self.require_text(native, "processing_status"), counts), succeeded, failed, raw=native
-        )
+        if self.require_text(native, "processing_status") != "ended":
+            status = BatchStatus.IN_PROGRESS
+        elif sum_counts(counts, "succeeded", "errored"):
+            status = BatchStatus.COMPLETED
+        else:  # what all its requests have in common
+            common = [word for word in _WITHOUT_ANSWERS if sum_counts(counts, word)]
+            status = _WITHOUT_ANSWERS[common[0]] if common else BatchStatus.COMPLETED
+        return BatchState(status, succeeded, failed, raw=native)
 
 
-def _decode_status(native: str, counts: Any) -> BatchStatus:
-    """Return the state of an ended batch: complete if it has any answer, else what all its requests have in common."""
-    if native != "ended":
-        return BatchStatus.IN_PROGRESS
-    if not sum_counts(counts, "succeeded", "errored"):
-        if sum_counts(counts, "canceled"):
-            return BatchStatus.CANCELLED
-        if sum_counts(counts, "expired"):
-            return BatchStatus.EXPIRED
-    return BatchStatus.COMPLETED
+_WITHOUT_ANSWERS = {"canceled": BatchStatus.CANCELLED, "expired": BatchStatus.EXPIRED}

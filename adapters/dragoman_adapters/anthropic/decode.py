@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from dragoman.adapter.replies.drift import known_names
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts, UsageReader
 from dragoman.adapter.requests.block_fields import MESSAGE_FIELDS, unread_fields, without_fields
 from dragoman.adapter.wire_diff import diff_objects
+from dragoman.adapter.wirejson import lookup_path
 from dragoman.canonical.blocks import (
     Citation,
     ContentBlock,
@@ -54,18 +56,7 @@ def decode_message(
 ) -> Message:
     """Decode a whole reply, or the one that a stream has accumulated."""
     known = known_names("dragoman_adapters.anthropic")
-    content: list[ContentBlock] = []
-    notes: dict[str, Any] = {}
-    for index, item in enumerate(native["content"]):
-        if item["type"] == "text" and item.keys() == _PLAIN_FIELDS:
-            content.append(text_block(item["text"]))  # as below: a plain text leaves nothing to note
-            continue
-        tool_use_id = reply.call_id(index, item.get("id")) if item["type"] == "tool_use" else ""
-        mark_action(item, tool_use_id, reply)
-        decoded = decode_block(item, tool_use_id, reply.provider)
-        content.append(decoded)
-        if note := diff_objects(item, encode.encode_block(decoded, lambda _, item=item: item.get("id", ""))):  # type: ignore[misc]
-            notes[str(index)] = note
+    content, notes = _decode_blocks(native["content"], reply.provider, partial(call_id, reply))
     raw: dict[str, Any] = {
         key: value for key, value in native.items() if key not in _COVERED_FIELDS and value is not None
     }
@@ -88,11 +79,30 @@ def decode_message(
     )
 
 
-def mark_action(native: Mapping[str, Any], tool_use_id: str, reply: ReplyBuilder) -> None:
-    """Note a call that is an action on a computer."""
+def call_id(reply: ReplyBuilder, index: int, native: Mapping[str, Any]) -> str:
+    """Return the canonical id of a call in a reply. An action on a computer is noted."""
+    canonical = reply.call_id(index, native.get("id"))
     actions = reply.context.action_calls
-    if actions is not None and tool_use_id and native.get(encode.TOOLSET_FIELD) == encode.COMPUTER_TOOLSET:
-        actions.mark(tool_use_id)
+    if actions is not None and native.get(encode.TOOLSET_FIELD) == encode.COMPUTER_TOOLSET:
+        actions.mark(canonical)
+    return canonical
+
+
+def _decode_blocks(
+    natives: Iterable[dict[str, Any]], provider: str, call_id: Callable[[int, dict[str, Any]], str]
+) -> tuple[list[ContentBlock], dict[str, Any]]:
+    """Decode blocks, and note by index what our encoder would not write."""
+    blocks: list[ContentBlock] = []
+    notes: dict[str, Any] = {}
+    for index, item in enumerate(natives):
+        if item["type"] == "text" and item.keys() == _PLAIN_FIELDS:
+            blocks.append(text_block(item["text"]))  # as below: a plain text leaves nothing to note
+            continue
+        decoded = decode_block(item, call_id(index, item) if item["type"] == "tool_use" else "", provider)
+        blocks.append(decoded)
+        if note := diff_objects(item, encode.encode_block(decoded, lambda _, item=item: item.get("id", ""))):  # type: ignore[misc]
+            notes[str(index)] = note
+    return blocks, notes
 
 
 def decode_counts(native: dict[str, Any]) -> ReplyCounts:
@@ -190,16 +200,10 @@ def decode_block(native: dict[str, Any], tool_use_id: str, provider: str) -> Con
                 media_type=native["source"].get("media_type"),
                 title=native.get("title"),
                 context=native.get("context"),
-                citations=_decode_enabled(native.get("citations")),
+                citations=enabled if isinstance(enabled := lookup_path(native, "citations.enabled"), bool) else None,
             )
         case kind:
             return ProviderBlock(provider=provider, kind=kind, data=native)
-
-
-def _decode_enabled(native: Any) -> bool | None:
-    """Return whether a document is to be cited; None if the request does not say."""
-    enabled = native.get("enabled") if isinstance(native, dict) else None
-    return enabled if isinstance(enabled, bool) else None
 
 
 def _decode_citation(native: dict[str, Any]) -> Citation:
@@ -226,10 +230,11 @@ def _decode_source(native: dict[str, Any], provider: str) -> MediaSource | None:
             return None
 
 
-def decode_history(native: dict[str, Any], reader: "HistoryReader") -> None:
-    """Decode the system prompt and the messages of a request."""
-    system = native.get("system")
-    if system:
+def decode_history(native: dict[str, Any], reader: "HistoryReader") -> list[str]:
+    """Decode the system prompt and the messages of a request. Return the fields that they cover."""
+    covered = ["model", "messages"]
+    if system := native.get("system"):
+        covered.append("system")
         _add_message(reader, Role.SYSTEM, system, {})
     items = native["messages"]
     start, _ = reader.resume(items)
@@ -238,6 +243,7 @@ def decode_history(native: dict[str, Any], reader: "HistoryReader") -> None:
         layout = {"in_list": True} if role is Role.SYSTEM else {}
         _add_message(reader, role, item["content"], layout | unread_fields(item, _MESSAGE_FIELDS))
         reader.mark(count)
+    return covered
 
 
 _MESSAGE_FIELDS = {"role", "content"}
@@ -269,17 +275,7 @@ def _add_message(
 def _add_blocks(
     reader: "HistoryReader", role: Role, natives: list[dict[str, Any]], layout: dict[str, Any], *, joins_previous: bool
 ) -> None:
-    blocks: list[ContentBlock] = []
-    notes: dict[str, Any] = {}
-    for index, item in enumerate(natives):
-        if item["type"] == "text" and len(item) == 2:
-            blocks.append(text_block(item["text"]))  # as below: a plain text leaves nothing to note
-            continue
-        tool_use_id = reader.call_id(item.get("id")) if item["type"] == "tool_use" else ""
-        decoded = decode_block(item, tool_use_id, reader.provider)
-        blocks.append(decoded)
-        if note := diff_objects(item, encode.encode_block(decoded, lambda _, item=item: item["id"])):  # type: ignore[misc]
-            notes[str(index)] = note
+    blocks, notes = _decode_blocks(natives, reader.provider, lambda _, item: reader.call_id(item.get("id")))
     marked = tuple(index for index, item in enumerate(natives) if item.get("cache_control"))
     layout = {**layout, "joined": joins_previous, **({"blocks": notes} if notes else {})}
     reader.add(role, blocks, layout, cache_breakpoints=marked)
@@ -293,13 +289,8 @@ def _add_tool_result(
     if isinstance(content, str):
         parts: list[ContentBlock] = [text_block(content)] if content else []
     else:
-        parts = [decode_block(part, "", reader.provider) for part in content]
+        parts, note["parts"] = _decode_blocks(content, reader.provider, lambda *_: "")
         note["list"] = True
-        note["parts"] = {
-            str(index): difference
-            for index, (part, decoded) in enumerate(zip(content, parts, strict=True))
-            if (difference := diff_objects(part, encode.encode_block(decoded, str)))
-        }
     result = ToolResultBlock(
         tool_use_id=reader.result_id(native["tool_use_id"]),
         content=tuple(parts),

@@ -3,15 +3,13 @@
 import base64
 import codecs
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.options import AdapterOptions
 from dragoman.adapter.requests.block_fields import ACTIONS_NOTE, MESSAGE_FIELDS, BlockField
 from dragoman.adapter.requests.encode_cache import EncodedHistory
 from dragoman.adapter.requests.request_builder import HAS_MARKER, RequestBuilder
@@ -33,23 +31,15 @@ from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.anthropic.options import SAMPLING, encode_options
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
 LATEST_VERSION = "2026-10-21"
 SAMPLING_VERSION = "2023-06-01"
 """The last version that takes temperature, top_p and top_k."""
-
-COMPACTION_BETA = "compact-2026-09-04"
-"""The beta header of `compaction_options`."""
-BINDING_BETA = "thinking-binding-controls-2026-08-01"
-"""The beta header of `allow_thinking_drop` (docs.claude.com/en/docs/build-with-claude/preserved-thinking)."""
 
 
 _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "resolution", "link_types")
 """Fields of other providers' blocks that the wire does not support."""
 
-_COMPACTION = "compaction"
+COMPACTION = "compaction"
 """The field that asks for a compaction of the whole conversation."""
 
 _CONTAINER = "container"
@@ -77,7 +67,11 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
     """Encode the whole body, with keys in the provider's documented order."""
     system, turns = request.split_instructions()
     usable = request.fit_tools(tools)
-    ends: list[int] | None = [] if request.options.server_state is not None and _threads().is_wanted(request) else None
+    ends: list[int] | None = None
+    if request.options.server_state is not None:
+        from dragoman_adapters.anthropic import threads  # imported late: few requests have a thread
+
+        ends = [] if threads.is_wanted(request) else None
     encoded: dict[str, Any] = {"model": request.target.model}
     encoded |= encode_options(request, tools=bool(usable))
     if system:
@@ -94,24 +88,12 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
 
             request.context.action_calls = ActionCalls(computer)
     if ends is not None:
-        _threads().begin_or_continue(request, encoded, turns, ends)
+        from dragoman_adapters.anthropic import threads
+
+        threads.begin_or_continue(request, encoded, turns, ends)
     # A request for a compaction gets nothing else, and the next one with the field would compact again.
-    request.context.ends_turn = request.options.extra.get(request.provider, {}).get(_COMPACTION) is not None
+    request.context.ends_turn = request.options.extra.get(request.provider, {}).get(COMPACTION) is not None
     return encoded
-
-
-def stored_in_thread(request: RequestBuilder, body: dict[str, Any]) -> str | None:
-    """Take away from a body what its thread has, for a request with ``server_state``. Returns the beta header that a
-    thread needs, None without one."""
-    beta: str | None = _threads().shorten(request, body)
-    return beta
-
-
-@cache  # imported late: few requests have a thread
-def _threads() -> "ModuleType":
-    from dragoman_adapters.anthropic import threads
-
-    return threads
 
 
 def _carry_container(request: RequestBuilder, encoded: dict[str, Any], tools: Sequence[ToolDefinition]) -> None:
@@ -134,28 +116,6 @@ def _carry_container(request: RequestBuilder, encoded: dict[str, Any], tools: Se
         return
     encoded["container"] = container["id"]
     request.own_defaults.add("container")
-
-
-def compaction_options(options: AdapterOptions, provider: str, instructions: str | None) -> AdapterOptions:
-    """Return the options of a request for a compaction of the whole conversation
-    (platform.claude.com/docs/en/build-with-claude/compaction-on-demand)."""
-    compaction: dict[str, Any] = {"type": "summarize"}
-    if instructions is not None:
-        compaction["instructions"] = instructions
-    extra, headers = options.extra.get(provider, {}), options.headers.get(provider, {})
-    betas = [beta for beta in (headers.get("anthropic-beta"), COMPACTION_BETA) if beta]
-    # The two ways to compact exclude each other.
-    return replace(
-        options,
-        extra={**options.extra, provider: {**extra, _COMPACTION: compaction, "context_management": ...}},
-        headers={**options.headers, provider: {**headers, "anthropic-beta": ",".join(betas)}},
-    )
-
-
-def allow_thinking_drop(encoded: dict[str, Any]) -> None:
-    """Ask the provider to drop thinking with a void signature instead of refusing the request."""
-    binding = {"prefix_mismatch_behavior": "drop_block"}
-    encoded["thinking"] = {"type": "adaptive", **encoded.get("thinking", {}), "block_binding": binding}
 
 
 def api_version(encoded: dict[str, Any]) -> str:

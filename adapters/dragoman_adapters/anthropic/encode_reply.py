@@ -14,13 +14,9 @@ from dragoman.adapter.answers.error_writer import (
     overflow_counts,
     own_fields,
 )
-from dragoman.adapter.answers.opaque_place import CALL, OPAQUE, TEXT, place_opaque
-from dragoman.adapter.answers.reply_writer import ReplyWriter, is_runnable
+from dragoman.adapter.answers.reply_writer import CALL, OPAQUE, TEXT, ReplyWriter, is_runnable, place_opaque
 from dragoman.adapter.context import RequestContext
-from dragoman.adapter.errors import (
-    ContextOverflowError,
-    DragomanError,
-)
+from dragoman.adapter.errors import ContextOverflowError, DragomanError
 from dragoman.adapter.wire import WireResponse
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import (
@@ -39,6 +35,7 @@ from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.anthropic import decode, encode
 
 MESSAGE_PREFIX, TOOL_PREFIX = "msg_", "toolu_"
+PLACE = "an assistant's message on this wire"
 
 STOP_WORDS = {reason: word for word, reason in reversed(decode.STOP_REASONS.items())}
 """The first of the wire's words for each stop reason."""
@@ -60,8 +57,7 @@ def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
     content = encode_blocks(message, writer, raw)
     has_calls = any(each["type"] == "tool_use" for each in content)
     usage = message.metadata.usage
-    if not writer.is_own:
-        writer.record_usage_losses(usage, *UNCOUNTED)
+    writer.record_usage_losses(usage, *UNCOUNTED)
     encoded = {
         "id": raw.get("id") or writer.new_id(MESSAGE_PREFIX),
         "type": "message",
@@ -97,20 +93,15 @@ def encode_blocks(message: Message, writer: ReplyWriter, raw: Mapping[str, Any])
         return content
     envelope = writer.state.seal_rest(message, shown)
     opaque = [] if envelope is None else [sealed_block(envelope)]
-    return place_opaque(content, opaque, kind_of)
+    return place_opaque(content, opaque, lambda each: _CLIENT_KINDS.get(each["type"], TEXT))
+
+
+_CLIENT_KINDS = {"thinking": OPAQUE, "redacted_thinking": OPAQUE, "tool_use": CALL}
 
 
 def sealed_block(envelope: str) -> dict[str, Any]:
     """Return a block that holds an envelope only."""
     return {"type": "redacted_thinking", "data": envelope}
-
-
-def kind_of(block: Mapping[str, Any]) -> str:
-    """Return what a block is for clients, in the words of `place_opaque`."""
-    return _CLIENT_KINDS.get(block["type"], TEXT)
-
-
-_CLIENT_KINDS = {"thinking": OPAQUE, "redacted_thinking": OPAQUE, "tool_use": CALL}
 
 
 def _encode_foreign(block: ContentBlock, index: int, message: Message, writer: ReplyWriter) -> dict[str, Any] | None:
@@ -123,7 +114,11 @@ def _encode_foreign(block: ContentBlock, index: int, message: Message, writer: R
                 encoded["citations"] = encode_citations(block.citations, index, writer)
             return encoded
         case ThinkingBlock():
-            return encode_thinking(block.text, block.signature, index, writer)
+            # Clients return only signed thinking, so the envelope takes the place of the signature.
+            sealed = writer.state.seal_thinking(index, block.text, block.signature)
+            if not block.text and not sealed:
+                return None
+            return {"type": "thinking", "thinking": block.text, "signature": sealed or ""}
         case RedactedThinkingBlock():
             return encode_redacted(block, index, writer)
         case ToolUseBlock() if is_runnable(block):
@@ -133,31 +128,14 @@ def _encode_foreign(block: ContentBlock, index: int, message: Message, writer: R
             writer.record_block_loss(index, block, "arguments that are not a JSON object: the call is left out")
             return None
         case _:
-            record_unsupported(block, index, writer)
+            writer.record_unsupported(index, block, PLACE)
             return None
-
-
-def encode_thinking(text: str, signature: str | None, index: int, writer: ReplyWriter) -> dict[str, Any] | None:
-    """Encode thinking. Clients return only signed thinking, so the envelope takes the place of the signature."""
-    sealed = signature if writer.is_own else writer.state.seal_thinking(index, text, signature)
-    if not text and not sealed:
-        return None
-    return {"type": "thinking", "thinking": text, "signature": sealed or ""}
 
 
 def encode_redacted(block: RedactedThinkingBlock, index: int, writer: ReplyWriter) -> dict[str, Any] | None:
     """Encode thinking that only its provider reads; None if it cannot be sealed."""
     data = writer.state.seal_redacted(index, block.data)
     return None if data is None else {"type": "redacted_thinking", "data": data}
-
-
-def record_unsupported(block: ContentBlock, index: int, writer: ReplyWriter) -> None:
-    """Record that the client does not get a block. A sealed native block comes back to its provider."""
-    if isinstance(block, ProviderBlock):
-        reason = f"a native block of {block.provider}, {block.kind}: the client does not get it"
-    else:
-        reason = f"an assistant's message on this wire holds no {block.type}: left out"
-    writer.record_block_loss(index, block, reason)
 
 
 def encode_citations(citations: tuple[Citation, ...], index: int, writer: ReplyWriter) -> list[dict[str, Any]]:
@@ -224,14 +202,9 @@ def encode_error(error: DragomanError, context: RequestContext, provider: str) -
 
 def error_body(error: DragomanError, request_id: str, provider: str) -> dict[str, Any]:
     """Return the body of an error, which is also the data of an error in a stream."""
-    row = find_row(error, ERRORS)
-    inner = {"type": row.kind, "message": _message(error), **own_fields(error, provider)}
-    return {"type": "error", "error": inner, "request_id": request_id}
-
-
-def _message(error: DragomanError) -> str:
     message = error_message(error)
-    if not isinstance(error, ContextOverflowError) or message.startswith(_OVERFLOW):
-        return message
-    counts = overflow_counts(message)
-    return f"{_OVERFLOW}: {counts[0]} tokens > {counts[1]} maximum" if counts else f"{_OVERFLOW}: {message}"
+    if isinstance(error, ContextOverflowError) and not message.startswith(_OVERFLOW):
+        counts = overflow_counts(message)
+        message = f"{_OVERFLOW}: {counts[0]} tokens > {counts[1]} maximum" if counts else f"{_OVERFLOW}: {message}"
+    inner = {"type": find_row(error, ERRORS).kind, "message": message, **own_fields(error, provider)}
+    return {"type": "error", "error": inner, "request_id": request_id}

@@ -5,19 +5,20 @@ from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.answers.error_writer import find_request_id
-from dragoman.adapter.answers.reply_writer import ReplyWriter
-from dragoman.adapter.answers.stream_encoder import CALL, TEXT, THINKING, ReplyStreamEncoder
+from dragoman.adapter.answers.reply_writer import CALL, TEXT, THINKING, ReplyWriter
+from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import Citation, ContentBlock, RedactedThinkingBlock
 from dragoman.canonical.message import Message
 from dragoman_adapters.anthropic import encode, encode_reply
 
-_DELTAS = {
-    TEXT: ("text_delta", "text"),
-    THINKING: ("thinking_delta", "thinking"),
-    CALL: ("input_json_delta", "partial_json"),
+_BLOCKS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    TEXT: ("text_delta", "text", {"type": "text", "text": ""}),
+    THINKING: ("thinking_delta", "thinking", {"type": "thinking", "thinking": "", "signature": ""}),
+    CALL: ("input_json_delta", "partial_json", {"type": "tool_use", "input": {}}),
 }
+"""The type and the field of the deltas of a block, and how it starts."""
 
 
 class MessagesStreamEncoder(ReplyStreamEncoder):
@@ -53,16 +54,10 @@ class MessagesStreamEncoder(ReplyStreamEncoder):
         return _event("message_start", {"message": message})
 
     def open_block(self, kind: str, tool_use_id: str, name: str) -> bytes:
-        block: dict[str, Any]
+        delta_type, field, block = _BLOCKS[kind]
         if kind == CALL:
             self._has_calls = True
-            tool_id = self.writer.tool_id(encode_reply.TOOL_PREFIX, tool_use_id)
-            block = {"type": "tool_use", "id": tool_id, "name": name, "input": {}}
-        elif kind == THINKING:
-            block = {"type": "thinking", "thinking": "", "signature": ""}
-        else:
-            block = {"type": "text", "text": ""}
-        delta_type, field = _DELTAS[kind]
+            block = {**block, "id": self.writer.tool_id(encode_reply.TOOL_PREFIX, tool_use_id), "name": name}
         start = f'{{"type":"content_block_delta","index":{self._position},"delta":{{"type":"{delta_type}","{field}":'
         self._head, self._tail = b"event: content_block_delta\ndata: " + start.encode(), b"}}\n\n"
         return _event("content_block_start", {"index": self._position, "content_block": block})
@@ -93,18 +88,16 @@ class MessagesStreamEncoder(ReplyStreamEncoder):
         if self.writer.is_own:
             encoded = [source.data for source in citations if source.data]
         else:
-            encoded = list(encode_reply.encode_citations(citations, index, self.writer))
+            encoded = encode_reply.encode_citations(citations, index, self.writer)
         return b"".join(self._delta({"type": "citations_delta", "citation": each}) for each in encoded)
 
     def write_other(self, index: int, block: ContentBlock, message: Message) -> bytes:
-        encoded: dict[str, Any] | None = None
         if self.writer.is_native(block) and isinstance(block, encode_reply.NATIVE_BLOCKS):
-            encoded = encode.encode_block(block, str)
-        elif isinstance(block, RedactedThinkingBlock):
-            encoded = encode_reply.encode_redacted(block, index, self.writer)
-        else:
-            encode_reply.record_unsupported(block, index, self.writer)
-        return b"" if encoded is None else self._whole(encoded)
+            return self._whole(encode.encode_block(block, str))
+        if isinstance(block, RedactedThinkingBlock):
+            return self.write_redacted(index, block)
+        self.writer.record_unsupported(index, block, encode_reply.PLACE)
+        return b""
 
     def write_redacted(self, index: int, block: RedactedThinkingBlock) -> bytes:
         encoded = encode_reply.encode_redacted(block, index, self.writer)
@@ -119,8 +112,7 @@ class MessagesStreamEncoder(ReplyStreamEncoder):
 
     def end(self, message: Message) -> bytes:
         raw = self.writer.own_raw(message)
-        if not self.writer.is_own:
-            self.writer.record_usage_losses(self.usage, *encode_reply.UNCOUNTED)
+        self.writer.record_usage_losses(self.usage, *encode_reply.UNCOUNTED)
         stop_reason = self.writer.stop_reason(message, has_calls=self._has_calls)
         delta = {
             "stop_reason": encode_reply.stop_word(stop_reason, raw),

@@ -1,5 +1,6 @@
 """The options of the Messages API, in both directions."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -8,8 +9,6 @@ from dragoman.adapter.requests import option_table
 from dragoman.adapter.requests.option_table import OptionTable, keep_other_fields, read_option
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 
-CONVERSATION = ("model", "messages", "system", "tools")
-"""The fields of a request that are not options."""
 SAMPLING = ("temperature", "top_p", "top_k")
 OPTIONS = OptionTable(
     {
@@ -117,13 +116,17 @@ def _encode_output_config(request: RequestBuilder, *, tools: bool) -> dict[str, 
     return config or None
 
 
+_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
+"""The wire's words for our choices without a name."""
+
+
 def _encode_tool_choice(request: RequestBuilder, *, tools: bool, is_thinking: bool) -> dict[str, Any] | None:
     choice = option_table.tool_choice(request, tools=tools, reasoning=is_thinking)
     encoded: dict[str, Any] | None = None
     if isinstance(choice, NamedTool):
         encoded = {"type": "tool", "name": choice.name}
     elif choice is not None:
-        encoded = {"type": {"auto": "auto", "none": "none", "required": "any"}[choice]}
+        encoded = {"type": _CHOICES[choice]}
     parallel = request.used.take("parallel_tool_calls")
     if tools and parallel is not None and choice != "none":
         encoded = encoded or {"type": "auto"}
@@ -131,7 +134,9 @@ def _encode_tool_choice(request: RequestBuilder, *, tools: bool, is_thinking: bo
     return encoded
 
 
-def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
+def decode_options(
+    native: dict[str, Any], target: Target, context: RequestContext, covered: Sequence[str]
+) -> AdapterOptions:
     """Decode the options of a request."""
     from dragoman.adapter.requests.structured_output import reads_schema  # imported late: only servers read options
 
@@ -141,9 +146,10 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
     parallel = choice.get("disable_parallel_tool_use")
     has_tools = bool(native.get("tools"))
     schema = (config.get("format") or {}).get("schema")
+    chosen: Any = next((ours for ours, theirs in _CHOICES.items() if theirs == choice.get("type")), None)
     options = AdapterOptions(
         **OPTIONS.decode(native),
-        tool_choice=_decode_tool_choice(choice),
+        tool_choice=NamedTool(choice["name"]) if choice.get("type") == "tool" else chosen,
         parallel_tool_calls=None if parallel is None else not parallel,
         output_schema=schema if reads_schema(target, context, tools=has_tools) else None,
         effort=config.get("effort"),
@@ -152,17 +158,4 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         stream=native.get("stream") or False,
         context=context,
     )
-    covered = ("model", "messages", *(key for key in ("system", "tools") if native.get(key)))
     return keep_other_fields(options, native, target, partial(encode_options, tools=has_tools), covered)
-
-
-def _decode_tool_choice(native: dict[str, Any]) -> Any:
-    match native.get("type"):
-        case "tool":
-            return NamedTool(native["name"])
-        case "any":
-            return "required"
-        case "auto" | "none" as choice:
-            return choice
-        case _:
-            return None

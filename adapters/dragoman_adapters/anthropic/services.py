@@ -18,8 +18,6 @@ from dragoman.adapter.operations.service_api import (
 from dragoman.adapter.wire import WireRequest
 from dragoman_adapters.anthropic import encode
 
-_COUNT_PATH = "/v1/messages/count_tokens"
-_VERTEX_COUNT_PATH = "/publishers/anthropic/models/count-tokens:rawPredict"
 _FILES = "/v1/files"
 _MODELS = "/v1/models"
 _PAGE_SIZE = 1_000
@@ -33,10 +31,12 @@ _COUNTED_FIELDS = frozenset({
 
 class AnthropicServiceApi(ServiceApi):
     offers: ClassVar[frozenset[str]] = frozenset({"count_tokens", "files", "models"})
+    count_path: ClassVar[str] = "/v1/messages/count_tokens"
 
     def count_tokens(self, request: WireRequest) -> Operation[int]:
         body = {name: value for name, value in wirejson.loads_object(request.body).items() if name in _COUNTED_FIELDS}
-        reply = yield post_request(_COUNT_PATH, wirejson.dumps(body), request.headers)
+        # On Vertex AI, the path has the model in place of the body.
+        reply = yield post_request(self.count_path, wirejson.dumps({"model": self.model, **body}), request.headers)
         return self.require_count(self.parse(reply), "input_tokens")
 
     def upload(self, file: FileContent) -> Operation[ProviderFile]:
@@ -83,10 +83,7 @@ class CloudServiceApi(AnthropicServiceApi):
 
 
 class VertexServiceApi(CloudServiceApi):
-    def count_tokens(self, request: WireRequest) -> Operation[int]:
-        body = {name: value for name, value in wirejson.loads_object(request.body).items() if name in _COUNTED_FIELDS}
-        reply = yield post_request(_VERTEX_COUNT_PATH, wirejson.dumps({"model": self.model, **body}), request.headers)
-        return self.require_count(self.parse(reply), "input_tokens")
+    count_path: ClassVar[str] = "/publishers/anthropic/models/count-tokens:rawPredict"
 
 
 def _next_query(page: Mapping[str, Any]) -> str:

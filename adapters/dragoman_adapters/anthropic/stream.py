@@ -7,13 +7,10 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.errors import StreamTruncatedError
+from dragoman.adapter.replies.accumulating_decoder import AccumulatingDecoder
 from dragoman.adapter.replies.error_context import ErrorContext
-from dragoman.adapter.replies.framing import Frame, SseDecoder, TextFrame
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.adapter.replies.framing import Frame, TextFrame
 from dragoman.canonical.events import (
-    MessageComplete,
-    MessageStart,
     StreamEvent,
     TextDelta,
     ThinkingDelta,
@@ -22,7 +19,6 @@ from dragoman.canonical.events import (
     ToolUseStart,
     UsageUpdate,
 )
-from dragoman.canonical.message import Message, MessageStatus
 from dragoman_adapters.anthropic import decode, errors
 
 _EMPTY_BLOCKS: dict[str, dict[str, Any]] = {
@@ -38,16 +34,14 @@ _TEXT_FRAME = TextFrame(
 )
 
 
-class AnthropicStreamDecoder(StreamDecoder):
+class AnthropicStreamDecoder(AccumulatingDecoder):
     """Accumulates the reply object of the stream and emits an event for each change."""
 
     text_frame = _TEXT_FRAME
+    decode_message = staticmethod(decode.decode_message)
 
     def __init__(self, provider: str, context: RequestContext) -> None:
-        super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))
-        self._reply = ReplyBuilder(context, provider)
-        self._model = context.model
-        self._native: dict[str, Any] = {}
+        super().__init__(provider, context)
         self._fragments: defaultdict[int, list[str]] = defaultdict(list)
         self._stopped: set[int] = set()
 
@@ -73,18 +67,16 @@ class AnthropicStreamDecoder(StreamDecoder):
             case kind:
                 return self.skip_unknown(kind)
 
-    def partial(self, status: MessageStatus) -> Message | None:
-        if not self._native:
-            return None
-        return decode.decode_message(self._finish_reply(), self._reply, status)
+    def accumulated_reply(self) -> dict[str, Any]:
+        for index, block in enumerate(self._native["content"]):
+            if index not in self._stopped:
+                self._join_fragments(index, block)
+        return self._native
 
     def _message_start(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
-        if self._native:
-            if native.get("id") and native["id"] == self._native.get("id"):  # some proxies announce it twice
-                return
-            raise ValueError("a second message starts in one stream")
-        self._native = {**native, "content": list(native.get("content") or ())}
-        yield MessageStart(self._reply.message_id, native.get("model") or self._model)
+        if native.get("id") and native["id"] == self._native.get("id"):  # some proxies announce it twice
+            return
+        yield from self.start({**native, "content": list(native.get("content") or ())}, native.get("model"))
         if (usage := decode.decode_usage(native.get("usage"))) is not None:
             yield UsageUpdate(self._reply.message_id, usage)
 
@@ -97,8 +89,7 @@ class AnthropicStreamDecoder(StreamDecoder):
         content.append(native)
         match native["type"]:
             case "tool_use":
-                call = self._reply.call_id(index, native.get("id"))
-                decode.mark_action(native, call, self._reply)
+                call = decode.call_id(self._reply, index, native)
                 yield ToolUseStart(self._reply.message_id, index, call, native["name"])
             case "text" if native["text"]:
                 yield TextDelta(self._reply.message_id, index, native["text"])
@@ -117,7 +108,12 @@ class AnthropicStreamDecoder(StreamDecoder):
                 self._append_fragment(index, text)
                 return (TextDelta(self._reply.message_id, index, text),)
             case "input_json_delta":
-                return self._input_delta(index, block, delta["partial_json"])
+                fragment = delta["partial_json"]
+                self._append_fragment(index, fragment)
+                if block["type"] != "tool_use" or not fragment:
+                    return ()
+                call = self._reply.call_id(index, block.get("id"))
+                return (ToolUseInputDelta(self._reply.message_id, index, call, fragment),)
             case "thinking_delta":
                 self._append_fragment(index, delta["thinking"])
                 return (ThinkingDelta(self._reply.message_id, index, delta["thinking"]),)
@@ -125,21 +121,13 @@ class AnthropicStreamDecoder(StreamDecoder):
                 block["signature"] = delta["signature"]
                 return (ThinkingDelta(self._reply.message_id, index, "", delta["signature"]),)
             case "citations_delta":
-                block.setdefault("citations", [])
-                block["citations"] = [*(block["citations"] or ()), delta["citation"]]
+                block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
                 return ()
             case "compaction_delta":
                 block |= {key: value for key, value in delta.items() if key != "type"}
                 return ()
             case kind:
                 return self.skip_unknown(kind)
-
-    def _input_delta(self, index: int, block: dict[str, Any], fragment: str) -> Iterable[StreamEvent]:
-        self._append_fragment(index, fragment)
-        if block["type"] != "tool_use" or not fragment:
-            return ()
-        call = self._reply.call_id(index, block.get("id"))
-        return (ToolUseInputDelta(self._reply.message_id, index, call, fragment),)
 
     def _append_fragment(self, index: int, fragment: str) -> None:
         # Joined once, at the block's end: appending to a string would copy it for every delta.
@@ -198,11 +186,4 @@ class AnthropicStreamDecoder(StreamDecoder):
     def _message_stop(self) -> Iterator[StreamEvent]:
         if not self._native.get("stop_reason"):
             raise StreamTruncatedError("the stream ended without its message_delta: the reply is incomplete, ask again")
-        yield MessageComplete(decode.decode_message(self._finish_reply(), self._reply))
-
-    def _finish_reply(self) -> dict[str, Any]:
-        """Return the reply object so far."""
-        for index, block in enumerate(self._native["content"]):
-            if index not in self._stopped:
-                self._join_fragments(index, block)
-        return self._native
+        return self.complete(None)

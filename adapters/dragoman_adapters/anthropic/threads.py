@@ -44,16 +44,16 @@ def begin_or_continue(
     stored_history.drop_stored_losses(request, turns, [end + 1 for end in ends], stored.end)
 
 
-def shorten(request: RequestBuilder, body: dict[str, Any]) -> str | None:
+def shorten(request: RequestBuilder, body: dict[str, Any]) -> list[str]:
     """Remove what the thread already has, after all of it was compared with the signatures of the history. Returns the
-    beta header that a thread needs; None if the body has none of ours."""
+    beta headers that a thread needs; none if the body has none of ours."""
     if (end := request.encoder_state.get(_END)) is None:
-        return None
+        return []
     if body[_FIELD]["type"] == "continue":
         for name in _CREATED_WITH:
             body.pop(name, None)
         body["messages"] = EncodedHistory((), body["messages"].new_items[end:])
-    return _BETA
+    return [_BETA]
 
 
 def _is_held(reply: Message) -> bool:

@@ -89,9 +89,9 @@ class BedrockAdapter(WireAdapter):
         self, native: dict[str, Any], reader: "HistoryReader"
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         if detect_format(native) is BodyFormat.MESSAGES:
-            anthropic_decode.decode_history(native, reader)
+            covered = [*anthropic_decode.decode_history(native, reader), *(("tools",) if native.get("tools") else ())]
             tools = anthropic_decode.decode_tools(native, self.provider)
-            return tools, anthropic_options.decode_options(native, self.target, reader.context)
+            return tools, anthropic_options.decode_options(native, self.target, reader.context, covered)
         decode.decode_history(native, reader)
         return decode.decode_tools(native, self.provider), decode_options(native, self.target, reader.context)
 

@@ -11,10 +11,8 @@ from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.replies.aws_event_stream import AwsEventStreamDecoder
 from dragoman.adapter.replies.framing import Frame
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
-from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.bedrock.body_formats import BodyFormat, request_path
@@ -43,9 +41,10 @@ class BedrockInvokeAdapter(ChatAdapter):
     services_at: ClassVar[str] = "dragoman_adapters.bedrock.services:BedrockServiceApi"
     embeddings_at: ClassVar[str] = ""
     decode_error_at: ClassVar[str] = "dragoman_adapters.bedrock.errors:decode_reply_error"
+    decoder_at: ClassVar[str] = "dragoman_adapters.bedrock.invoke_chat:InvokeStreamDecoder"
     encode_error_at: ClassVar[str] = ""
-    encode_reply = WireAdapter.encode_reply
-    reply_encoder = WireAdapter.reply_encoder
+    encode_reply_at: ClassVar[str] = ""
+    reply_encoder_at: ClassVar[str] = ""
 
     def request_path(self, options: AdapterOptions) -> str:
         return request_path(self.model, BodyFormat.MESSAGES, stream=options.stream)
@@ -57,11 +56,10 @@ class BedrockInvokeAdapter(ChatAdapter):
         encoded = super().encode_body(request, tools)
         return {name: value for name, value in encoded.items() if name not in ("model", "stream")}
 
-    def decoder(self, context: RequestContext) -> StreamDecoder:
-        return _InvokeStreamDecoder(self.provider, context, self.dialect)
 
+class InvokeStreamDecoder(ChatStreamDecoder):
+    """Takes the chunks of Chat Completions out of Bedrock's frames."""
 
-class _InvokeStreamDecoder(ChatStreamDecoder):
     text_frame = None
 
     def __init__(self, provider: str, context: RequestContext, dialect: Dialect) -> None:

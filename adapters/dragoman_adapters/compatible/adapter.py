@@ -1,17 +1,24 @@
-"""Builds adapters from tables.
+"""Builds adapters from tables: the built-in ones, and those of the user's own file.
 
 The built-in endpoints are attributes of this module, by their names with underscores, for the entry points.
+DRAGOMAN_ENDPOINTS names the user's file. The default is ``endpoints.toml`` in the platform's configuration folder of
+``dragoman``. A table with the name of a built-in endpoint changes that endpoint.
 """
 
+import os
+import tomllib
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
+from platformdirs import user_config_path
+
 from dragoman.adapter.contract import Adapter
-from dragoman.adapter.facts.capabilities import ModelTable
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.facts.capabilities import ModelTable, deep_merge
 from dragoman.adapter.registry import register_adapter
 from dragoman.adapter.server_tools.table import ServerToolTable
-from dragoman_adapters.compatible import user_file
 from dragoman_adapters.compatible.endpoint_row import EndpointRow, Table, built_in_tables, parse_row, resolve_table
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_platform.dual_api import DualApiAdapter
@@ -26,6 +33,8 @@ _MODEL_FILES: dict[tuple[str, str], tuple[str, ...]] = {
 }
 """The package and the files of the models that an endpoint serves, by API."""
 
+FILE_VARIABLE = "DRAGOMAN_ENDPOINTS"
+
 
 def __getattr__(attribute: str) -> type[Adapter]:
     for name in built_in_tables():
@@ -36,9 +45,7 @@ def __getattr__(attribute: str) -> type[Adapter]:
 
 def user_endpoints() -> Mapping[str, Callable[[], type[Adapter]]]:
     """Return the endpoints of the user's file; each is built when it is first needed."""
-    return {
-        name: partial(_load_endpoint, name) for name in user_file.read_user_tables() if name not in built_in_tables()
-    }
+    return {name: partial(_load_endpoint, name) for name in read_user_tables() if name not in built_in_tables()}
 
 
 def register_endpoint(name: str, table: Mapping[str, Any]) -> type[Adapter]:
@@ -48,13 +55,51 @@ def register_endpoint(name: str, table: Mapping[str, Any]) -> type[Adapter]:
     that is wrong, or if a provider of that name is installed.
     """
     origin = f"register_endpoint({name!r})"
-    adapter = _build_class(name, {**user_file.all_tables(), name: dict(table)}, origin)
+    adapter = _build_class(name, {**_all_tables(), name: dict(table)}, origin)
     register_adapter(name, adapter)
     return adapter
 
 
+def find_user_file() -> Path | None:
+    """Return the user's file; None if there is none. Raises ConfigurationError if a configured file does not exist."""
+    if configured := os.environ.get(FILE_VARIABLE, "").strip():
+        path = Path(configured).expanduser()
+        if not path.is_file():
+            raise ConfigurationError(f"{FILE_VARIABLE} names {path}, which is not a file")
+        return path
+    path = user_config_path("dragoman") / "endpoints.toml"
+    return path if path.is_file() else None
+
+
+def read_user_tables() -> Mapping[str, Table]:
+    """Return the tables of the user's file. Raises ConfigurationError if it cannot be read."""
+    path = find_user_file()
+    return {} if path is None else _read_tables(path)
+
+
+@cache
+def _read_tables(path: Path) -> Mapping[str, Table]:
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"{path}: {error}") from None
+    for name, table in found.items():
+        if not isinstance(table, dict):
+            raise ConfigurationError(f"{path}: {name}: a file of endpoints has one table for each endpoint")
+    return found
+
+
+def _all_tables() -> dict[str, Table]:
+    """Return the built-in tables, with the user's additions and changes."""
+    tables = dict(built_in_tables())
+    for name, table in read_user_tables().items():
+        tables[name] = deep_merge(tables.get(name, {}), table)
+    return tables
+
+
 def _load_endpoint(name: str) -> type[Adapter]:
-    return _build_class(name, user_file.all_tables(), user_file.table_origin(name))
+    origin = str(find_user_file()) if name in read_user_tables() else "endpoints.toml"
+    return _build_class(name, _all_tables(), origin)
 
 
 def _build_class(name: str, tables: Mapping[str, Table], origin: str) -> type[Adapter]:

@@ -1,11 +1,8 @@
 """The fields of an endpoint's table; see endpoints.toml."""
 
 import re
-import tomllib
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -13,12 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from dragoman.adapter.contract import Endpoint
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, deep_merge
+from dragoman.adapter.package_data import read_toml
 from dragoman.canonical.blocks import FrozenModel
 from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_platform.dual_api import Api
 
 Table = dict[str, Any]
 
+_BUILT_IN = ("dragoman_adapters.compatible", "endpoints.toml")
 _DEFAULTS_TABLE = "*"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -80,56 +79,27 @@ def parse_row(name: str, table: Mapping[str, Any], origin: str) -> EndpointRow:
     """
     if not _NAME.fullmatch(name):
         raise ConfigurationError(f"{origin}: {name!r} is not a provider name")
+    section = name
     try:
         row = EndpointRow.model_validate(table)
+        # Invalid capabilities would otherwise show when a model is used.
+        section = f"{name}.default"
+        AdapterCapabilities.model_validate(row.default)
+        for index, model in enumerate(row.models):
+            section = f"{name}.model.{index}"
+            fields = {key: value for key, value in model.items() if key not in ("match", "listed")}
+            AdapterCapabilities.model_validate(fields)
     except ValidationError as error:
-        raise ConfigurationError(_error_message(origin, name, error)) from None
-    _check_capabilities(name, row, origin)
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join([section, *map(str, first["loc"])])
+        raise ConfigurationError(f"{origin}: {field}: {first['msg']}") from None
     return row
-
-
-def _check_capabilities(name: str, row: EndpointRow, origin: str) -> None:
-    """Raise ConfigurationError if capabilities are invalid, which would otherwise show when a model is used."""
-    layers = {"default": row.default}
-    layers |= {f"model.{index}": _capability_fields(models) for index, models in enumerate(row.models)}
-    for section, capabilities in layers.items():
-        try:
-            AdapterCapabilities.model_validate(capabilities)
-        except ValidationError as error:
-            raise ConfigurationError(_error_message(origin, f"{name}.{section}", error)) from None
-
-
-def _capability_fields(models: Table) -> Table:
-    return {key: value for key, value in models.items() if key not in ("match", "listed")}
-
-
-def _error_message(origin: str, section: str, error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
-    field = ".".join([section, *map(str, first["loc"])])
-    return f"{origin}: {field}: {first['msg']}"
-
-
-def read_tables(path: Path) -> dict[str, Table]:
-    """Return the tables of a file. Raises ConfigurationError if the file is invalid."""
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError(f"{path}: {error}") from None
-    for name, table in found.items():
-        if not isinstance(table, dict):
-            raise ConfigurationError(f"{path}: {name}: a file of endpoints has one table for each endpoint")
-    return found
 
 
 @cache
 def built_in_tables() -> dict[str, Table]:
     """Return the tables of endpoints.toml, without the one with the defaults."""
-    return {name: table for name, table in _read_built_in().items() if name != _DEFAULTS_TABLE}
-
-
-@cache
-def _read_built_in() -> dict[str, Table]:
-    return tomllib.loads(files("dragoman_adapters.compatible").joinpath("endpoints.toml").read_text(encoding="utf-8"))
+    return {name: table for name, table in read_toml(*_BUILT_IN).items() if name != _DEFAULTS_TABLE}
 
 
 def resolve_table(name: str, tables: Mapping[str, Table], origin: str) -> Table:
@@ -144,4 +114,4 @@ def resolve_table(name: str, tables: Mapping[str, Table], origin: str) -> Table:
             raise ConfigurationError(f"{origin}: {name}.like: {like!r} is not another endpoint")
         seen.add(like)
         table = deep_merge({key: value for key, value in tables[like].items() if key != "telemetry_name"}, table)
-    return deep_merge(_read_built_in()[_DEFAULTS_TABLE], table)
+    return deep_merge(read_toml(*_BUILT_IN)[_DEFAULTS_TABLE], table)

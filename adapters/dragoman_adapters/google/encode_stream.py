@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.answers.reply_writer import ReplyWriter, is_runnable
-from dragoman.adapter.answers.stream_encoder import CALL, TEXT, THINKING, ReplyStreamEncoder
+from dragoman.adapter.answers.reply_writer import CALL, TEXT, THINKING, ReplyWriter, is_runnable
+from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
 from dragoman.adapter.errors import DragomanError
 from dragoman.canonical.blocks import Citation, ContentBlock, ToolUseBlock
 from dragoman.canonical.message import Message

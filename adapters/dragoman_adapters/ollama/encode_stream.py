@@ -3,8 +3,8 @@
 from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.answers.reply_writer import ReplyWriter
-from dragoman.adapter.answers.stream_encoder import CALL, THINKING, ReplyStreamEncoder
+from dragoman.adapter.answers.reply_writer import CALL, THINKING, ReplyWriter
+from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
 from dragoman.adapter.errors import DragomanError
 from dragoman.canonical.blocks import ContentBlock
 from dragoman.canonical.message import Message

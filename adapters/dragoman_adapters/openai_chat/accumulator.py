@@ -19,15 +19,15 @@ class FieldAccumulator:
             self._values.setdefault(field, []).append(value)
 
     def fields(self) -> dict[str, Any]:
-        return {field: _join_values(values) for field, values in self._values.items()}
-
-
-def _join_values(values: list[Any]) -> Any:
-    if all(isinstance(value, str) for value in values):
-        return "".join(values)
-    if all(isinstance(value, list) for value in values):
-        return [item for value in values for item in value]
-    return values[-1]
+        joined: dict[str, Any] = {}
+        for field, values in self._values.items():
+            if all(isinstance(value, str) for value in values):
+                joined[field] = "".join(values)
+            elif all(isinstance(value, list) for value in values):
+                joined[field] = [item for value in values for item in value]
+            else:
+                joined[field] = values[-1]
+        return joined
 
 
 class TextAccumulator:
@@ -79,12 +79,12 @@ _MAX_TRIES = 16
 class CallAccumulator:
     """A tool call. Its id and name come once, or with every delta; its arguments come in fragments or whole.
 
-    ``index`` is the provider's number of the call, None if it has none.
+    ``position`` is that among the pieces of the message.
     """
 
-    def __init__(self, field: str, index: Any) -> None:
+    def __init__(self, field: str, position: int) -> None:
         self.field = field
-        self.index = index
+        self.position = position
         self.id: str | None = None
         self.name = ""
         self.started = False

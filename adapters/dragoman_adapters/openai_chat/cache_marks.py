@@ -6,22 +6,13 @@ block; ``part``, a field of a content part; or the name of a field of a message,
 """
 
 from collections.abc import Mapping
-from itertools import starmap
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests import option_table
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
-from dragoman.canonical.blocks import (
-    AudioBlock,
-    ContentBlock,
-    DocumentBlock,
-    ImageBlock,
-    TextBlock,
-    ToolResultBlock,
-    VideoBlock,
-)
+from dragoman.canonical.blocks import AudioBlock, DocumentBlock, ImageBlock, TextBlock, ToolResultBlock, VideoBlock
 
 FIELD = "cache_control"
 """The key of the model's table, and the field of a body and of a part."""
@@ -34,7 +25,7 @@ def encode_option(request: RequestBuilder, encoded: dict[str, Any]) -> None:
     otherwise; `mark_end` marks the last message."""
     requested, place = request.used.take("prompt_cache"), request.target.capabilities.wire.get(FIELD)
     if requested is not None and place == _IN_BODY:
-        encoded[FIELD] = _marker(requested)
+        encoded[FIELD] = _marker(request)
     elif requested == "1h" and place not in (None, _IN_PART):
         reason = f"prompt_cache: {request.target.model} caches for as long as its endpoint sees fit"
         request.record_loss(LossKind.OPTION, reason, Severity.INFO)
@@ -65,20 +56,24 @@ def find_marked(request: RequestBuilder, turn: Turn) -> set[int]:
     """Return the indexes of the blocks of a turn that get a mark (`MessageMetadata.cache_breakpoints`)."""
     if not (turn.message.metadata.cache_breakpoints and request.target.marks_cache):
         return set()  # a loss already
-    return request.place_breakpoints(turn, starmap(_problem, turn.iter_blocks()))
+    problems = (
+        None if isinstance(block, _CAN_BE_MARKED) else f"no marker follows a block of the type {block.type}"
+        for block in turn.blocks
+    )
+    return request.place_breakpoints(turn, problems)
 
 
 def with_mark(request: RequestBuilder, note: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the note of a block that is marked: the part that it becomes has one field more."""
     if _message_field(request):
         return note
-    return {**note, "set": {**note.get("set", {}), FIELD: _marker(request.options.prompt_cache or "5m")}}
+    return {**note, "set": {**note.get("set", {}), FIELD: _marker(request)}}
 
 
 def mark_message(request: RequestBuilder, message: dict[str, Any]) -> dict[str, Any]:
     """Return a message one of whose blocks is marked, on an endpoint that marks messages."""
     field = _message_field(request)
-    return {**message, field: _marker("5m")} if field else message
+    return {**message, field: {"type": "ephemeral"}} if field else message
 
 
 def mark_last_part(request: RequestBuilder, message: dict[str, Any]) -> dict[str, Any]:
@@ -87,8 +82,7 @@ def mark_last_part(request: RequestBuilder, message: dict[str, Any]) -> dict[str
         return mark_message(request, message)
     content = message["content"] or ""
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    marker = _marker(request.options.prompt_cache or "5m")
-    return {**message, "content": [*parts[:-1], {**parts[-1], FIELD: marker}]}
+    return {**message, "content": [*parts[:-1], {**parts[-1], FIELD: _marker(request)}]}
 
 
 def _message_field(request: RequestBuilder) -> str | None:
@@ -101,10 +95,7 @@ def _place(request: RequestBuilder) -> str:
     return place
 
 
-def _problem(block: ContentBlock, _origin: int) -> str | None:
-    return None if isinstance(block, _CAN_BE_MARKED) else f"no marker follows a block of the type {block.type}"
-
-
-def _marker(lifetime: str) -> Mapping[str, str]:
-    """Five minutes are the default of the wire."""
+def _marker(request: RequestBuilder) -> Mapping[str, str]:
+    """Return a mark with the lifetime that was asked for. Five minutes are the default of the wire."""
+    lifetime = request.options.prompt_cache or "5m"
     return {"type": "ephemeral", **({} if lifetime == "5m" else {"ttl": lifetime})}

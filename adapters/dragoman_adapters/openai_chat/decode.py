@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +45,9 @@ STOP_REASONS = {
 
 _COVERED_REPLY_FIELDS = {"model", "choices", "usage", "object"}
 _COVERED_CHOICE_FIELDS = {"index", "message", "delta"}
-_COVERED_MESSAGE_FIELDS = {"role", "content", "refusal", "audio", "tool_calls", "function_call", "annotations"}
+_COVERED_MESSAGE_FIELDS = frozenset({
+    "role", "content", "refusal", "audio", "tool_calls", "function_call", "annotations", thinking_details.DETAILS_FIELD,
+})  # fmt: skip
 _PLAIN_FIELDS = {"role", "content"}
 _RESULT_FIELDS = {"role", "tool_call_id", "content"}
 
@@ -82,6 +83,14 @@ def decode_message(
     }
     if finish and finish not in STOP_REASONS:
         reply.note_drift("stop_reason", [finish])
+    alternatives: list[Alternative] = []
+    for other in sorted(raw["choices"], key=lambda each: each.get("index") or 0):
+
+        def call_id(position: int, native_id: str | None, index: object = other.get("index")) -> str:
+            return reply.call_id((index, position), native_id)
+
+        answer, _, reason = _decode_choice(other, call_id, reply, dialect)
+        alternatives.append(Alternative(content=tuple(answer), stop_reason=reason))
     return reply.build(
         content,
         model=native.get("model") or None,
@@ -89,10 +98,7 @@ def decode_message(
         usage=decode_usage(native, dialect),
         raw={key: value for key, value in raw.items() if value},
         status=status,
-        alternatives=[
-            _decode_alternative(other, reply, dialect)
-            for other in sorted(raw["choices"], key=lambda each: each.get("index") or 0)
-        ],
+        alternatives=alternatives,
         known=known_names("dragoman_adapters.openai_chat"),
     )
 
@@ -101,15 +107,6 @@ def decode_counts(native: dict[str, Any], dialect: Dialect) -> ReplyCounts:
     """Decode the counts of a whole reply. Raises as `decode_message` does if it is not a reply."""
     dict(_native_message(first_choice(native)))
     return ReplyCounts(native.get("model") or None, decode_usage(native, dialect))
-
-
-def _decode_alternative(choice: Mapping[str, Any], reply: ReplyBuilder, dialect: Dialect) -> Alternative:
-    """Decode another choice than the first one."""
-    index = choice.get("index")
-    content, _, stop_reason = _decode_choice(
-        choice, lambda position, native_id: reply.call_id((index, position), native_id), reply, dialect
-    )
-    return Alternative(content=tuple(content), stop_reason=stop_reason)
 
 
 def _decode_choice(
@@ -128,7 +125,13 @@ def _decode_choice(
     cut = {*cut, *truncated_calls(pieces, finish)}
     content, notes = _decode_blocks(pieces, call_id, reply.provider, dialect, decode_blocks.diff_reply_piece, cut)
     content = _attach_citations(content, [*(native.get("annotations") or ()), *sources])
-    return content, notes, _decode_stop_reason(finish, content, pieces)
+    reason = STOP_REASONS.get(finish or "stop", StopReason.END_TURN)
+    # Many servers say "stop", or nothing, for calls and refusals as well, so the blocks decide.
+    if reason is StopReason.END_TURN and any(isinstance(block, ToolUseBlock) for block in content):
+        reason = StopReason.TOOL_USE
+    elif reason is StopReason.END_TURN and any(field == "refusal" for field, _ in pieces):
+        reason = StopReason.REFUSAL
+    return content, notes, reason
 
 
 def first_choice(native: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,30 +159,13 @@ def truncated_calls(pieces: Sequence[Piece], finish: str | None) -> list[int]:
 
 def _covered_message_fields(dialect: Dialect, native: Mapping[str, Any]) -> frozenset[str]:
     """Return the fields of a message that its blocks hold."""
-    fields = _block_fields(dialect.reasoning_fields)
+    fields = _COVERED_MESSAGE_FIELDS.union(dialect.reasoning_fields)
     has_images = encode.IMAGES_FIELD in native and decode_blocks.generated_images(native)
     return fields | {encode.IMAGES_FIELD} if has_images else fields
 
 
-@cache
-def _block_fields(reasoning_fields: tuple[str, ...]) -> frozenset[str]:
-    return frozenset({*_COVERED_MESSAGE_FIELDS, *reasoning_fields, thinking_details.DETAILS_FIELD})
-
-
 def _uncovered_values(native: Mapping[str, Any], covered: Collection[str]) -> dict[str, Any]:
     return {key: value for key, value in native.items() if key not in covered and value not in (None, "", [], {})}
-
-
-def _decode_stop_reason(native: str | None, content: Iterable[ContentBlock], pieces: Iterable[Piece]) -> StopReason:
-    """Decode the stop reason. Many servers say "stop", or nothing, for calls and refusals as well, so the blocks
-    decide."""
-    reason = STOP_REASONS.get(native or "stop", StopReason.END_TURN)
-    if reason is StopReason.END_TURN:
-        if any(isinstance(block, ToolUseBlock) for block in content):
-            return StopReason.TOOL_USE
-        if any(field == "refusal" for field, _ in pieces):
-            return StopReason.REFUSAL
-    return reason
 
 
 def _decode_blocks(
@@ -236,9 +222,9 @@ def _decode_citation(native: dict[str, Any] | str) -> Citation:
     )
 
 
-def decode_history(native: dict[str, Any], reader: "HistoryReader", dialect: Dialect) -> None:
+def decode_history(native: dict[str, Any], reader: "HistoryReader", dialect: Dialect) -> list[str]:
     """Decode the messages of a request. A result in the older form has no call id: it answers the latest call without
-    one."""
+    one. Return the fields that they, and functions in the older form, cover."""
     items = native["messages"]
     start, call_without_id = reader.resume(items)
     for count, item in enumerate(islice(items, start, None), start):
@@ -260,25 +246,14 @@ def decode_history(native: dict[str, Any], reader: "HistoryReader", dialect: Dia
         calls = (block for index in unnamed if isinstance(block := content[index], ToolUseBlock))
         call_without_id = next((call.id for call in calls), None)
         raw = {"list": isinstance(item.get("content"), list), "blocks": notes}
-        raw["residue"] = _diff_message(item, content, notes, pieces, raw, dialect)
+        noted = [(block, notes.get(str(index), {})) for index, block in enumerate(content)]
+        ours = encode.encode_message(item["role"], encode.encode_pieces(noted, str, dialect), raw, dialect)
+        covered = {"role", *(field for field, _ in pieces)}
+        raw["residue"] = diff_objects(_uncovered_fields(item, covered), _uncovered_fields(ours, covered))
         content = _attach_citations(content, item.get("annotations"))
         reader.add(Role(item["role"]), content, {key: value for key, value in raw.items() if value})
     reader.mark(len(items), call_without_id)
-
-
-def _diff_message(
-    native: dict[str, Any],
-    content: Sequence[ContentBlock],
-    notes: Mapping[str, Any],
-    pieces: Iterable[Piece],
-    raw: Mapping[str, Any],
-    dialect: Dialect,
-) -> dict[str, Any] | None:
-    """Return the fields of a message that its blocks do not cover."""
-    noted = [(block, notes.get(str(index), {})) for index, block in enumerate(content)]
-    ours = encode.encode_message(native["role"], encode.encode_pieces(noted, str, dialect), raw, dialect)
-    covered = {"role", *(field for field, _ in pieces)}
-    return diff_objects(_uncovered_fields(native, covered), _uncovered_fields(ours, covered))
+    return ["model", "messages", *(("functions",) if native.get("functions") else ())]
 
 
 def _uncovered_fields(fields: Mapping[str, Any], covered: Collection[str]) -> dict[str, Any]:
@@ -311,25 +286,23 @@ def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
         if isinstance(item.get("function"), dict):
             found.append(_decode_tool(item["function"], item, provider, {}))
         elif item["type"] == "custom" and isinstance(item.get("custom"), dict):
-            found.append(_decode_custom_tool(item["custom"], item, provider))
+            custom, grammar = item["custom"], lookup_path(item["custom"], "format.grammar") or {}
+            limits = {"grammar": grammar["definition"], "syntax": grammar.get("syntax", "lark")} if grammar else {}
+            found.append(
+                CustomTool(
+                    name=custom["name"],
+                    description=custom.get("description") or "",
+                    required=False,
+                    provider_raw={"by": provider, "native": item},
+                    **limits,
+                )
+            )
         else:
             inner = item.get(item["type"])
             name = (inner.get("name") if isinstance(inner, dict) else None) or item.get("name") or item["type"]
             found.append(ToolDefinition(name=name, provider_raw={"by": provider, "native": item}))
     found += [_decode_tool(item, item, provider, {"legacy": True}) for item in native.get("functions") or ()]
     return found
-
-
-def _decode_custom_tool(custom: dict[str, Any], native: dict[str, Any], provider: str) -> ToolDefinition:
-    grammar = lookup_path(custom, "format.grammar") or {}
-    restriction = {"grammar": grammar["definition"], "syntax": grammar.get("syntax", "lark")} if grammar else {}
-    return CustomTool(
-        name=custom["name"],
-        description=custom.get("description") or "",
-        required=False,
-        provider_raw={"by": provider, "native": native},
-        **restriction,
-    )
 
 
 def _decode_tool(

@@ -5,6 +5,7 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.wire_diff import diff_objects
+from dragoman.adapter.wirejson import lookup_path
 from dragoman.canonical.blocks import (
     AudioBlock,
     Citation,
@@ -62,12 +63,11 @@ def generated_images(native: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the images of a message or a delta; none if the field has another form, which then stays in the raw
     reply."""
     images = native.get(encode.IMAGES_FIELD)
-    return images if isinstance(images, list) and all(map(_is_image, images)) else []
-
-
-def _is_image(item: Any) -> bool:
-    image = item.get("image_url") if isinstance(item, dict) and item.get("type") == "image_url" else None
-    return isinstance(image, dict) and isinstance(image.get("url"), str)
+    is_known = isinstance(images, list) and all(
+        lookup_path(each, "type") == "image_url" and isinstance(lookup_path(each, "image_url.url"), str)
+        for each in images
+    )
+    return images if isinstance(images, list) and is_known else []
 
 
 def join_pieces(pieces: Sequence[Piece]) -> dict[str, Any]:
@@ -179,16 +179,14 @@ def _decode_tool_call(
 def _decode_function_call(function: Mapping[str, Any], tool_use_id: str, *, cut: bool) -> ToolUseBlock:
     if not (function["name"] or cut):
         raise ValueError("a call has no name")
-    arguments, raw = decode_arguments(function, cut=cut)
-    return ToolUseBlock(id=tool_use_id, name=function["name"], input=arguments, raw_input=raw)
-
-
-def decode_arguments(function: Mapping[str, Any], *, cut: bool) -> tuple[dict[str, Any], str | None]:
-    """Decode the input of a call, and the text as received if it is truncated or not an object."""
+    raw: str | None = None
     arguments = function.get("arguments")
-    if isinstance(arguments, dict):  # some servers send the object itself
-        return ({}, wirejson.dumps_text(arguments)) if cut else (arguments, None)
-    return ({}, arguments or "") if cut else wirejson.parse_arguments(arguments or "")
+    arguments = arguments if isinstance(arguments, dict) else arguments or ""
+    if cut:  # what is truncated stays text; some servers send the object itself
+        arguments, raw = {}, wirejson.dumps_text(arguments) if isinstance(arguments, dict) else arguments
+    elif not isinstance(arguments, dict):
+        arguments, raw = wirejson.parse_arguments(arguments)
+    return ToolUseBlock(id=tool_use_id, name=function["name"], input=arguments, raw_input=raw)
 
 
 def diff_piece(piece: Piece, ours: Piece) -> dict[str, Any]:

@@ -8,15 +8,18 @@ What differs from model to model (limits, roles, media, tool ids, sampling) is n
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import cache, cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
 from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.wirejson import Path, lookup_path, split_path
 from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import JsonObject
 from dragoman_adapters.openai_platform.options import MAX_USER_LENGTH, SERVICE_TIERS
+
+OptionalPath = Annotated[Path | None, AfterValidator(lambda path: path or None)]
+"""The path of a field that an endpoint may lack: then it is empty, or None."""
 
 
 class Dialect(FrozenModel):
@@ -26,11 +29,11 @@ class Dialect(FrozenModel):
 
     # Parameters of a request.
     max_tokens: Path = "max_completion_tokens"
-    seed: Path | None = "seed"
-    top_k: Path | None = None
-    frequency_penalty: Path | None = "frequency_penalty"
-    presence_penalty: Path | None = "presence_penalty"
-    stop: Path | None = "stop"
+    seed: OptionalPath = "seed"
+    top_k: OptionalPath = None
+    frequency_penalty: OptionalPath = "frequency_penalty"
+    presence_penalty: OptionalPath = "presence_penalty"
+    stop: OptionalPath = "stop"
     options: dict[str, Path] = Field(default={})
     """The fields of further options that the endpoint is known to have, by option."""
     words: dict[str, dict[str, str | bool]] = Field(default={})
@@ -46,8 +49,8 @@ class Dialect(FrozenModel):
     named_tool_choice: bool = True
     schema_format: Literal["json_schema", "json_object"] = "json_schema"
     """json_object: the endpoint promises JSON, but no schema."""
-    effort: Path | None = "reasoning_effort"
-    thinking_budget: Path | None = None
+    effort: OptionalPath = "reasoning_effort"
+    thinking_budget: OptionalPath = None
     thinking_on: JsonObject = Field(default={})
     thinking_off: JsonObject = Field(default={})
     """Body fields that switch reasoning; if they are empty, the effort does."""
@@ -101,25 +104,17 @@ class Dialect(FrozenModel):
     """Paths of cached tokens in the usage; both are part of prompt_tokens."""
     reasoning_beside: bool | None = None
     """Whether completion_tokens excludes reasoning. None: the total decides."""
-    cost: Path | None = None
+    cost: OptionalPath = None
     cost_unit: Decimal = Decimal(1)
     """The path of the provider's own figure in the usage, and the worth of one in US dollars."""
-    server_tools: Path | None = None
+    server_tools: OptionalPath = None
     """The path of the counts of server tool calls in the usage."""
     server_tool_list: str | None = None
     """The field of a message that lists the calls of server tools, if the usage does not count them."""
     uncounted_server_tools: tuple[str, ...] = ()
     """Names among the counts that are sums of others."""
-    source_list: Path | None = None
+    source_list: OptionalPath = None
     """The path of the citations of a reply, if they are outside of its message."""
-
-    @field_validator(
-        "seed", "top_k", "frequency_penalty", "presence_penalty", "stop", "effort", "thinking_budget", "cost",
-        "server_tools", "source_list",
-    )  # fmt: skip
-    @classmethod
-    def _absent(cls, value: Path | None) -> Path | None:
-        return value or None
 
     @cached_property
     def option_table(self) -> OptionTable:

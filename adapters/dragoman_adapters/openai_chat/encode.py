@@ -47,15 +47,28 @@ ToolId = Callable[[str], str]
 
 def encode_block(content: ContentBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> Piece:
     """Encode a block and apply its note."""
+    value: Any
     if isinstance(content, ToolUseBlock):
-        field, value = _encode_tool_call(content, note, tool_id, dialect)
+        as_received = content.raw_input if dialect.free_arguments else None
+        function = {"name": content.name, "arguments": as_received or wirejson.dumps_text(content.input)}
+        if note.get("field") == "function_call":
+            field, value = "function_call", function
+        elif note.get("kind") == "custom":
+            custom = {"name": content.name, "input": content.raw_input or content.input.get("input", "")}
+            field, value = "tool_calls", {"id": tool_id(content.id), "type": "custom", "custom": custom}
+        else:
+            field, value = "tool_calls", {"id": tool_id(content.id), "type": "function", "function": function}
     elif isinstance(content, TextBlock):
         kind = note.get("kind", "text")
         is_refusal = note.get("field") == "refusal"
         field, value = ("refusal", content.text) if is_refusal else ("content", {"type": kind, kind: content.text})
     else:
         field, value = _encode_other(content, note, dialect)
-    return field, _apply_note(value, note) if note and isinstance(value, dict) else value
+    if note and isinstance(value, dict):
+        if "inner" in note and (inner := value.get("type")) in value:
+            value = {**value, inner: apply_diff(value[inner], note["inner"])}
+        value = apply_diff(value, note)
+    return field, value
 
 
 def _encode_other(content: ContentBlock, note: Note, dialect: Dialect) -> Piece:
@@ -81,23 +94,6 @@ def _encode_other(content: ContentBlock, note: Note, dialect: Dialect) -> Piece:
             return note.get("field", "content"), dict(content.data)
         case _:
             raise TypeError(f"the projection let a {content.type} block through")
-
-
-def _encode_tool_call(call: ToolUseBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> Piece:
-    as_received = call.raw_input if dialect.free_arguments else None
-    function = {"name": call.name, "arguments": as_received or wirejson.dumps_text(call.input)}
-    if note.get("field") == "function_call":
-        return "function_call", function
-    if note.get("kind") == "custom":
-        custom = {"name": call.name, "input": call.raw_input or call.input.get("input", "")}
-        return "tool_calls", {"id": tool_id(call.id), "type": "custom", "custom": custom}
-    return "tool_calls", {"id": tool_id(call.id), "type": "function", "function": function}
-
-
-def _apply_note(value: dict[str, Any], note: Note) -> dict[str, Any]:
-    if "inner" in note and (inner := value.get("type")) in value:
-        value = {**value, inner: apply_diff(value[inner], note["inner"])}
-    return apply_diff(value, note)
 
 
 _ROLES = {role: role.value for role in Role}
@@ -168,14 +164,13 @@ def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[
     # A synthetic turn, or one with another role now, does not have the message's notes.
     raw = turn.raw(request.provider) if turn.role is turn.message.role else {}
     marked = cache_marks.find_marked(request, turn)
-    blocks = [
-        (
-            _fit_arguments(block, turn, request, dialect),
-            cache_marks.with_mark(request, note) if index in marked else note,
-        )
-        for index, (block, note) in enumerate(_blocks_with_notes(turn, raw))
-        if _should_send(request, turn, index, note, dialect)
-    ]
+    blocks: list[tuple[ContentBlock, Note]] = []
+    for index, (block, note) in enumerate(_blocks_with_notes(turn, raw)):
+        if not _should_send(request, turn, index, note, dialect):
+            continue
+        if isinstance(block, ToolUseBlock) and block.raw_input and not _takes_any_text(request, turn, dialect):
+            block = block.model_copy(update={"raw_input": None})
+        blocks.append((block, cache_marks.with_mark(request, note) if index in marked else note))
     request.record_moved_texts(turn, thinking_first=not dialect.thinking_parts)
     pieces = encode_pieces(blocks, request.tool_id, dialect)
     if dialect.reasoning_required and "tool_calls" in pieces and options.may_reason(request):
@@ -224,7 +219,7 @@ def _should_send(request: RequestBuilder, turn: Turn, index: int, note: Note, di
         case TextBlock() as text if not _has_references(text, dialect):
             request.record_field_losses(turn, index, "citations")
         case ToolUseBlock() as call if call.raw_input is not None and not (
-            "inner" in note or (call.raw_input and _allows_malformed_arguments(turn, request, dialect))
+            "inner" in note or (call.raw_input and _takes_any_text(request, turn, dialect))
         ):
             request.record_block_loss(
                 turn, index, LossKind.INVALID_INPUT, "arguments that are not a JSON object: left out"
@@ -257,18 +252,9 @@ def _unsupported_fields(block: ContentBlock, dialect: Dialect) -> tuple[BlockFie
     return found if dialect.media_as_text else (*found, "names", "link_names")
 
 
-def _allows_malformed_arguments(turn: Turn, request: RequestBuilder, dialect: Dialect) -> bool:
+def _takes_any_text(request: RequestBuilder, turn: Turn, dialect: Dialect) -> bool:
     """Whether arguments may be invalid JSON: if the endpoint accepts its own model's text back."""
     return dialect.free_arguments and bool(turn.raw(request.provider))
-
-
-def _fit_arguments(block: ContentBlock, turn: Turn, request: RequestBuilder, dialect: Dialect) -> ContentBlock:
-    """Return a call with the arguments that could be parsed, empty if they were not an object and must be one."""
-    if not isinstance(block, ToolUseBlock) or block.raw_input is None:
-        return block
-    return (
-        block if _allows_malformed_arguments(turn, request, dialect) else block.model_copy(update={"raw_input": None})
-    )
 
 
 def _has_references(text: TextBlock, dialect: Dialect) -> bool:

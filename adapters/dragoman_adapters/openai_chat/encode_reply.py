@@ -1,6 +1,6 @@
 """Encodes whole replies for clients of Chat Completions (docs/answers.md)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from dragoman.adapter import wirejson
@@ -9,14 +9,7 @@ from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.registry import adapter_class
 from dragoman.adapter.wirejson import lookup_path
-from dragoman.canonical.blocks import (
-    AudioBlock,
-    ContentBlock,
-    ImageBlock,
-    TextBlock,
-    ThinkingBlock,
-    ToolUseBlock,
-)
+from dragoman.canonical.blocks import AudioBlock, ContentBlock, ImageBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.openai_chat import encode, media
@@ -44,17 +37,19 @@ def encode_reply(message: Message, writer: ReplyWriter, dialect: Dialect) -> dic
     others: list[dict[str, Any]] = []
     if raw:
         native_message = _encode_own_message(message, raw, writer, dialect)
-        choice = {"index": 0, "message": native_message, "logprobs": None}
-        choice |= raw.get("choice") or {"finish_reason": _finish_reason(message, native_message, writer)}
+        if own := raw.get("choice"):
+            choice = {"index": 0, "message": native_message, "logprobs": None, **own}
+        else:
+            choice = _encode_choice(0, message, native_message, writer)
         if writer.alternatives(message):
             others = raw.get("choices") or []
     else:
-        choice = _encode_choice(0, message, writer, dialect)
+        choice = _encode_choice(0, message, _encode_message(message, writer, dialect), writer)
         writer.store_state(TOOL_PREFIX, message)
         for index, other in enumerate(writer.alternatives(message), 1):
             metadata = message.metadata.model_copy(update={"stop_reason": other.stop_reason})
             answer = message.model_copy(update={"content": other.content, "metadata": metadata})
-            others.append(_encode_choice(index, answer, writer, dialect))
+            others.append(_encode_choice(index, answer, _encode_message(answer, writer, dialect), writer))
     encoded: dict[str, Any] = {
         "id": writer.new_id(REPLY_PREFIX),
         "object": "chat.completion",
@@ -70,14 +65,9 @@ def encode_reply(message: Message, writer: ReplyWriter, dialect: Dialect) -> dic
     return encoded
 
 
-def _encode_choice(index: int, message: Message, writer: ReplyWriter, dialect: Dialect) -> dict[str, Any]:
-    encoded = _encode_message(message, writer, dialect)
-    finish_reason = _finish_reason(message, encoded, writer)
-    return {"index": index, "message": encoded, "logprobs": None, "finish_reason": finish_reason}
-
-
-def _finish_reason(message: Message, encoded: Mapping[str, Any], writer: ReplyWriter) -> str:
-    return stop_word(writer.stop_reason(message, has_calls="tool_calls" in encoded), writer)
+def _encode_choice(index: int, message: Message, encoded: dict[str, Any], writer: ReplyWriter) -> dict[str, Any]:
+    word = stop_word(writer.stop_reason(message, has_calls="tool_calls" in encoded), writer)
+    return {"index": index, "message": encoded, "logprobs": None, "finish_reason": word}
 
 
 def _encode_own_message(message: Message, raw: Note, writer: ReplyWriter, dialect: Dialect) -> dict[str, Any]:
@@ -196,16 +186,18 @@ def record_unsupported(block: ContentBlock, index: int, writer: ReplyWriter) -> 
 
 def record_order_losses(blocks: Sequence[ContentBlock], writer: ReplyWriter) -> None:
     """Record blocks that change their place: thinking comes first, then text, then calls."""
-    seen_text = seen_call = False
+    latest = 0
     for index, block in enumerate(blocks):
-        late = (isinstance(block, TextBlock) and seen_call and block.text) or (
-            isinstance(block, ThinkingBlock) and (seen_text or seen_call) and block.text
-        )
-        if late:
+        place = _PLACES.get(block.type)
+        if place is None or (isinstance(block, (TextBlock, ThinkingBlock)) and not block.text):
+            continue
+        if place < latest:
             reason = "a reply on this wire has one thinking, then one text, then the calls"
             writer.record_loss(LossKind.FLATTENED, reason, Severity.INFO, index=index, block=block.type)
-        seen_text = seen_text or (isinstance(block, TextBlock) and bool(block.text))
-        seen_call = seen_call or isinstance(block, ToolUseBlock)
+        latest = max(latest, place)
+
+
+_PLACES = {"thinking": 0, "text": 1, "tool_use": 2}
 
 
 def encode_annotations(blocks: Sequence[ContentBlock], writer: ReplyWriter) -> list[dict[str, Any]]:
@@ -258,9 +250,3 @@ def encode_usage(usage: TokenUsage, *, is_own: bool) -> dict[str, Any]:
             "rejected_prediction_tokens": 0,
         },
     }
-
-
-def wants_usage(client_fields: Mapping[str, Any]) -> bool:
-    """Whether the client asked for the usage of a stream."""
-    options = client_fields.get("stream_options")
-    return isinstance(options, Mapping) and bool(options.get("include_usage"))

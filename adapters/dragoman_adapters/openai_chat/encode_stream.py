@@ -3,9 +3,10 @@
 from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.answers.reply_writer import FAILED, ReplyWriter
-from dragoman.adapter.answers.stream_encoder import CALL, THINKING, ReplyStreamEncoder
+from dragoman.adapter.answers.reply_writer import CALL, FAILED, THINKING, ReplyWriter
+from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
 from dragoman.adapter.errors import DragomanError
+from dragoman.adapter.wirejson import lookup_path
 from dragoman.canonical.blocks import Citation, ContentBlock, ImageBlock, TextBlock
 from dragoman.canonical.message import Message
 from dragoman_adapters.openai_chat import encode, encode_reply
@@ -101,27 +102,24 @@ class ChatStreamEncoder(ReplyStreamEncoder):
             self.writer.store_state(encode_reply.TOOL_PREFIX, message)
             self.writer.record_usage_losses(self.usage, *encode_reply.UNCOUNTED)
         stop_reason = self.writer.stop_reason(message, has_calls=self._call_number >= 0)
-        written = self._annotations(message)
+        texts = [block for block in message.content if isinstance(block, TextBlock)]
+        if self.writer.is_own:
+            found = [each.data for block in texts for each in block.citations if each.data and each.kind != "reference"]
+        else:
+            found = encode_reply.encode_annotations(message.content, self.writer)
+        # The sources of all texts, with indexes into the whole text.
+        numbered = [{"index": number, **each} for number, each in enumerate(found)]
+        written = self._chunk({"annotations": numbered}) if numbered else b""
         word = encode_reply.stop_word(stop_reason, self.writer)
         if stop_reason in FAILED:  # only of this wire's provider
             word = self.writer.own_raw(message).get("choice", {}).get("finish_reason") or word
         written += self._chunk({}, word)
-        if self.usage is not None and encode_reply.wants_usage(self.writer.client_fields):
+        if self.usage is not None and lookup_path(self.writer.client_fields, "stream_options.include_usage"):
             counts = wirejson.dumps(encode_reply.encode_usage(self.usage, is_own=self.writer.is_own))
             tier = self.writer.own_raw(message).get("reply", {}).get("service_tier")
             served = b',"service_tier":' + wirejson.dumps(tier) if tier else b""
             written += self._chunk_start + served + b',"choices":[],"usage":' + counts + b"}" + _END
         return written + b"data: [DONE]" + _END
-
-    def _annotations(self, message: Message) -> bytes:
-        """Write the sources of all texts, with indexes into the whole text."""
-        if self.writer.is_own:
-            texts = [block for block in message.content if isinstance(block, TextBlock)]
-            found = [each.data for block in texts for each in block.citations if each.data and each.kind != "reference"]
-        else:
-            found = encode_reply.encode_annotations(message.content, self.writer)
-        numbered = [{"index": number, **each} for number, each in enumerate(found)]
-        return self._chunk({"annotations": numbered}) if numbered else b""
 
     def write_error(self, error: DragomanError) -> bytes:
         return _DATA + wirejson.dumps({"error": error_object(error, self.writer.provider)}) + _END

@@ -1,6 +1,5 @@
 """Errors of Chat Completions: OpenAI's shapes, and errors inside a reply or a chunk with status 200."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from dragoman_adapters.openai_chat.dialect import Dialect, first_filled
@@ -9,7 +8,7 @@ from dragoman_adapters.openai_platform.errors import decode_error
 __all__ = ["decode_error", "find_embedded_error"]
 
 
-def find_embedded_error(native: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any] | None:
+def find_embedded_error(native: dict[str, Any], dialect: Dialect) -> dict[str, Any] | None:
     """Return the error object in a reply or a chunk with a good status; None if there is none."""
     if error := first_filled(native, dialect.errors):
         return {**native, "error": error}

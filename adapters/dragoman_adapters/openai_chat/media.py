@@ -69,24 +69,17 @@ def encode_media(content: ImageBlock | VideoBlock | AudioBlock | DocumentBlock, 
             media_type = content.media_type or "audio/wav"
             audio = {"data": content.source.data, "format": _FORMATS.get(media_type, media_type.partition("/")[2])}
             return {"type": "input_audio", "input_audio": audio}
-        case _:
-            return _encode_document(content, dialect)
-
-
-def _encode_document(content: DocumentBlock, dialect: Dialect) -> dict[str, Any]:
-    """Encode a file. The wire has no plain text files: they are sent as text with their title."""
-    source = content.source
-    if source.kind == "text":
-        return {"type": "text", "text": f"[document {content.title or 'without a title'}]\n{source.data}"}
-    url = _encode_url(source, content.media_type or "application/pdf")
-    if dialect.media_as_text:
-        if source.kind == "file_id":
-            return {"type": "file", "file_id": source.data}
-        name_field = {"document_name": content.title} if content.title else {}
-        return {"type": "document_url", "document_url": url, **name_field}
-    if source.kind == "file_id":
-        return {"type": "file", "file": {"file_id": source.data}}
-    return {"type": "file", "file": {"filename": content.title or "document.pdf", "file_data": url}}
+        case DocumentBlock(source=MediaSource(kind="text", data=text)):  # the wire has no plain text files
+            return {"type": "text", "text": f"[document {content.title or 'without a title'}]\n{text}"}
+        case DocumentBlock(source=MediaSource(kind="file_id", data=file_id)):
+            file = {"file_id": file_id}
+            return {"type": "file", **file} if dialect.media_as_text else {"type": "file", "file": file}
+        case DocumentBlock():
+            url = _encode_url(content.source, content.media_type or "application/pdf")
+            if not dialect.media_as_text:
+                return {"type": "file", "file": {"filename": content.title or "document.pdf", "file_data": url}}
+            name_field = {"document_name": content.title} if content.title else {}
+            return {"type": "document_url", "document_url": url, **name_field}
 
 
 def _encode_url(source: MediaSource, media_type: str) -> str:

@@ -1,6 +1,6 @@
 """The options of Chat Completions, in both directions (docs/reference/wires/openai-chat.md)."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from copy import deepcopy
 from functools import partial
 from typing import Any
@@ -15,8 +15,6 @@ from dragoman_adapters.openai_chat import cache_marks
 from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_platform.options import encode_schema
 
-CONVERSATION = ("model", "messages", "tools", "functions")
-"""The fields of a request that are not options."""
 SCHEMA_NAME = "answer"
 """The wire requires a name for a schema; it has no meaning."""
 
@@ -137,12 +135,14 @@ def _encode_tool_choice(
             request.record_option_loss("parallel_tool_calls", "the endpoint has no such switch")
 
 
-def decode_options(native: dict[str, Any], target: Target, context: RequestContext, dialect: Dialect) -> AdapterOptions:
+def decode_options(
+    native: dict[str, Any], target: Target, context: RequestContext, covered: Sequence[str], dialect: Dialect
+) -> AdapterOptions:
     """Decode the options of a request."""
     is_json = lookup_path(native, "response_format.type") == "json_object"
     schema = structured_output.ANY_OBJECT if is_json else lookup_path(native, "response_format.json_schema.schema")
-    tool_fields = [key for key in ("tools", "functions") if native.get(key)]
-    reads_schema = structured_output.reads_schema(target, context, tools=bool(tool_fields))
+    has_tools = bool(native.get("tools") or native.get("functions"))
+    reads_schema = structured_output.reads_schema(target, context, tools=has_tools)
     effort = lookup_path(native, dialect.effort) if dialect.effort else None
     values = dialect.option_table.decode(native)
     for name in ("max_completion_tokens", "max_tokens"):  # one of them is the older name of the other
@@ -150,21 +150,23 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
             values["max_output_tokens"] = read_option("max_output_tokens", name, native.get(name), limited=False)
     if dialect.logprobs:
         values["logprobs"] = option_table.decode_logprobs(native, "logprobs", "top_logprobs")
+    switches = ((False, dialect.thinking_off), (True, dialect.thinking_on))
     options = AdapterOptions(
         **values,
         tool_choice=_decode_tool_choice(native.get("tool_choice", native.get("function_call")), dialect),
         parallel_tool_calls=native.get("parallel_tool_calls"),
         output_schema=schema if reads_schema else None,
         effort=effort,
-        thinking=_decode_thinking(native, dialect),
+        thinking=next((on for on, fields in switches if fields and _includes(native, fields)), None),
         thinking_budget=read_option("thinking_budget", path, lookup_path(native, path))
         if (path := dialect.thinking_budget)
         else None,
         stream=native.get("stream") or False,
         context=context,
     )
-    encode = partial(encode_options, dialect=dialect, tools=bool(tool_fields))
-    return keep_other_fields(options, native, target, encode, ["model", "messages", *tool_fields])
+    return keep_other_fields(
+        options, native, target, partial(encode_options, dialect=dialect, tools=has_tools), covered
+    )
 
 
 def _decode_tool_choice(native: Any, dialect: Dialect) -> Any:
@@ -176,14 +178,6 @@ def _decode_tool_choice(native: Any, dialect: Dialect) -> Any:
     inner = native.get(str(native.get("type")))
     inner = inner if isinstance(inner, dict) else native
     return NamedTool(inner["name"]) if "name" in inner else _decode_tool_choice(inner.get("mode"), dialect)
-
-
-def _decode_thinking(native: Mapping[str, Any], dialect: Dialect) -> bool | None:
-    """Decode the dialect's reasoning switches; None if they are not set."""
-    for thinking, fields in ((False, dialect.thinking_off), (True, dialect.thinking_on)):
-        if fields and all(_includes(native.get(name), value) for name, value in fields.items()):
-            return thinking
-    return None
 
 
 def _includes(actual: Any, expected: Any) -> bool:

@@ -74,10 +74,10 @@ class ChatStreamDecoder(StreamDecoder):
         ] = []
         """What has arrived, in order; a piece that arrives whole is there as it is."""
         self._rest = FieldAccumulator()
-        self._open_calls: list[int] = []
-        """The positions of the calls that have not ended."""
-        self._latest_calls: dict[tuple[str, Any], int] = {}
-        """The position of the latest call of a field and index, and of a field (index None)."""
+        self._open_calls: list[CallAccumulator] = []
+        """The calls that have not ended."""
+        self._latest_calls: dict[tuple[str, Any], CallAccumulator] = {}
+        """The latest call of a field and index, and of a field (index None)."""
         self._logprobs = FieldAccumulator()
         self._reasoning: str | None = None
         self._usage: TokenUsage | None = None
@@ -97,11 +97,7 @@ class ChatStreamDecoder(StreamDecoder):
     def partial(self, status: MessageStatus) -> Message | None:
         if not self._started:
             return None
-        cut = [
-            position
-            for position, item in enumerate(self._pieces_so_far)
-            if isinstance(item, CallAccumulator) and not item.ended
-        ]
+        cut = [call.position for call in self._open_calls]
         return decode.decode_message(
             self._accumulated_reply(), self._reply, self._dialect, status, pieces=self._pieces(), cut=cut
         )
@@ -151,7 +147,9 @@ class ChatStreamDecoder(StreamDecoder):
         delta = (choice["delta"] if "delta" in choice else self._whole_message(choice)) or {}
         yield from self._thoughts(delta)  # first, as models think before they answer
         for field, value in delta.items():
-            if value is not None and value != "" and not _is_shell(field, value):
+            # Some servers send an empty call or audio with every text.
+            is_shell = field in ("function_call", "audio") and isinstance(value, dict) and not any(value.values())
+            if value is not None and value != "" and not is_shell:
                 yield from self._field(field, value)
         for field, value in choice.items():
             if field == "logprobs" and isinstance(value, dict):
@@ -170,8 +168,11 @@ class ChatStreamDecoder(StreamDecoder):
         if detailed and any(map(thinking_details.detail_text, detailed)):
             return  # the plain text repeats them
         for field in self._dialect.reasoning_fields:
-            if delta.get(field):
-                yield from self._thinking(field, delta[field])
+            if text := delta.get(field):
+                self._reasoning = self._reasoning or field
+                if field == self._reasoning:  # some servers send the same reasoning in two fields
+                    position = self._text(field, text).content_block_index
+                    yield ThinkingDelta(self._reply.message_id, position, text)
 
     def _whole_message(self, choice: dict[str, Any]) -> dict[str, Any] | None:
         """Return the message of a choice without a delta: some servers send a whole reply as one event. None if it
@@ -218,15 +219,6 @@ class ChatStreamDecoder(StreamDecoder):
         accumulator.fragments.append(text)
         return TextDelta(self._reply.message_id, position, text)
 
-    def _thinking(self, field: str, text: str) -> Iterable[StreamEvent]:
-        """Add a delta of thinking. Some servers send the same reasoning in two fields: the first filled one counts."""
-        if self._reasoning is None:
-            self._reasoning = field
-        if field != self._reasoning:
-            return ()
-        delta = self._text(field, text)
-        return (ThinkingDelta(self._reply.message_id, delta.content_block_index, text),)
-
     def _detail(self, native: dict[str, Any]) -> Iterable[StreamEvent]:
         """Add a fragment to the latest detail that it continues, or begin a new one."""
         for position in range(len(self._pieces_so_far) - 1, -1, -1):
@@ -255,14 +247,15 @@ class ChatStreamDecoder(StreamDecoder):
                         if inner.get("type") == "text" and inner["text"]:
                             accumulator.fragments.append(inner["text"])
                             yield ThinkingDelta(self._reply.message_id, position, inner["text"])
-                case "reference" if self._dialect.references and (text := self._latest_text()):
-                    text.add_reference(part)
+                case "reference" if (
+                    self._dialect.references
+                    and self._pieces_so_far
+                    and isinstance(last := self._pieces_so_far[-1], TextAccumulator)
+                    and (last.field, last.kind) == ("content", "text")
+                ):
+                    last.add_reference(part)
                 case _:
                     self._pieces_so_far.append(("content", part))
-
-    def _latest_text(self) -> TextAccumulator | None:
-        last = self._pieces_so_far[-1] if self._pieces_so_far else None
-        return last if isinstance(last, TextAccumulator) and (last.field, last.kind) == ("content", "text") else None
 
     def _audio(self, delta: dict[str, Any]) -> Iterable[StreamEvent]:
         audio = next((item for item in self._pieces_so_far if isinstance(item, AudioAccumulator)), None)
@@ -272,77 +265,61 @@ class ChatStreamDecoder(StreamDecoder):
         return ()
 
     def _call(self, field: str, delta: dict[str, Any]) -> Iterator[StreamEvent]:
-        position, call = self._open_call(field, delta)
-        fragment = call.add(delta)
-        if fragment:
+        call = self._open_call(field, delta)
+        if fragment := call.add(delta):
             call.pending.append(fragment)
-        if self._open_calls == [position]:
-            yield from self._call_events(position, call)
-        else:
-            yield from self._parallel_calls()
-
-    def _parallel_calls(self) -> Iterator[StreamEvent]:
-        """Yield the events of parallel calls, one call after the other: the index of the blocks never goes down.
-
-        A call waits for the one before it until that one's arguments are a complete JSON object.
-        """
+        # The index of the blocks never goes down, so parallel calls follow each other: a call waits for the one before
+        # it until that one's arguments are a complete JSON object.
         while self._open_calls:
-            position = self._open_calls[0]
-            call = self._pieces_so_far[position]
-            assert isinstance(call, CallAccumulator)
-            yield from self._call_events(position, call)
-            if len(self._open_calls) == 1 or not call.may_be_complete():
+            first = self._open_calls[0]
+            yield from self._call_events(first)
+            if len(self._open_calls) == 1 or not first.may_be_complete():
                 return
-            yield from self._end_call(position, call)
-            if not call.ended:
+            yield from self._end_call(first)
+            if not first.ended:
                 return
 
-    def _call_events(self, position: int, call: CallAccumulator) -> Iterator[StreamEvent]:
+    def _call_events(self, call: CallAccumulator) -> Iterator[StreamEvent]:
         """Yield the start of a call, once, and the fragments that have arrived since."""
         if not call.name:
             return
-        call_id = self._reply.call_id(position, call.id)
+        call_id = self._reply.call_id(call.position, call.id)
         if not call.started:
             call.started = True
-            yield ToolUseStart(self._reply.message_id, position, call_id, call.name)
+            yield ToolUseStart(self._reply.message_id, call.position, call_id, call.name)
         if not call.is_custom:  # the input of a custom tool is not JSON
             for fragment in call.pending:
-                yield ToolUseInputDelta(self._reply.message_id, position, call_id, fragment)
+                yield ToolUseInputDelta(self._reply.message_id, call.position, call_id, fragment)
         call.pending.clear()
 
-    def _open_call(self, field: str, delta: dict[str, Any]) -> tuple[int, CallAccumulator]:
+    def _open_call(self, field: str, delta: dict[str, Any]) -> CallAccumulator:
         """Return the call that a delta continues: that of its index, or else the last one."""
         index = delta.get("index")
-        position = self._latest_calls.get((field, index))
-        if position is not None:
-            latest = self._pieces_so_far[position]
-            if isinstance(latest, CallAccumulator) and latest.is_continued_by(delta):
-                return position, latest
-        call, position = CallAccumulator(field, index), len(self._pieces_so_far)
-        self._pieces_so_far.append(call)
-        self._open_calls.append(position)
-        self._latest_calls[field, index] = self._latest_calls[field, None] = position
-        return position, call
+        call = self._latest_calls.get((field, index))
+        if call is None or not call.is_continued_by(delta):
+            call = CallAccumulator(field, len(self._pieces_so_far))
+            self._pieces_so_far.append(call)
+            self._open_calls.append(call)
+            self._latest_calls[field, index] = self._latest_calls[field, None] = call
+        return call
 
     def _end_calls(self) -> Iterator[StreamEvent]:
         """Yield the end events of the calls with complete arguments. A truncated call has none."""
         last = len(self._pieces_so_far) - 1
-        for position in tuple(self._open_calls):
-            call = self._pieces_so_far[position]
-            assert isinstance(call, CallAccumulator)
-            yield from self._call_events(position, call)
+        for call in tuple(self._open_calls):
+            yield from self._call_events(call)
             if call.started:
-                yield from self._end_call(position, call, last=position == last)
+                yield from self._end_call(call, last=call.position == last)
 
-    def _end_call(self, position: int, call: CallAccumulator, *, last: bool = False) -> Iterator[StreamEvent]:
+    def _end_call(self, call: CallAccumulator, *, last: bool = False) -> Iterator[StreamEvent]:
         """Yield the end of a call with complete arguments. ``last``: it is the last piece of a reply that ended."""
-        piece = call.piece()
+        piece, call_id = call.piece(), self._reply.call_id(call.position, call.id)
         cut = last and bool(decode.truncated_calls([piece], self._choice.get("finish_reason")))
-        block, _ = decode_blocks.decode_block(piece, self._reply.call_id(position, call.id), self.provider, cut=cut)
+        block, _ = decode_blocks.decode_block(piece, call_id, self.provider, cut=cut)
         if isinstance(block, ToolUseBlock) and block.raw_input is None:
             call.ended = True
-            self._open_calls.remove(position)
-            yield ToolUseEnd(self._reply.message_id, position, block.id, block.input)
+            self._open_calls.remove(call)
+            yield ToolUseEnd(self._reply.message_id, call.position, block.id, block.input)
 
     def _finish(self) -> Iterator[StreamEvent]:
         if not self._pieces_so_far and not self._choice.get("finish_reason"):
@@ -365,8 +342,3 @@ class ChatStreamDecoder(StreamDecoder):
         if logprobs := self._logprobs.fields():
             choice["logprobs"] = logprobs
         return choice
-
-
-def _is_shell(field: str, value: Any) -> bool:
-    """Whether a delta is an empty call or audio, which some servers send with every text."""
-    return field in ("function_call", "audio") and isinstance(value, dict) and not any(value.values())

@@ -8,14 +8,12 @@ roles: the prompt is a transcript, whose format is data.
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dragoman.adapter.contract import AdapterOptions, RequestContext
+from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
 from dragoman.adapter.wire import WireResponse
-from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.blocks import FrozenModel, TextBlock, text_block
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.message import Role
@@ -64,15 +62,20 @@ class TextCompletionAdapter(ChatAdapter):
     clients."""
 
     client_wire: ClassVar[str] = ""
-    encode_reply = WireAdapter.encode_reply
-    encode_error = WireAdapter.encode_error
-    reply_encoder = WireAdapter.reply_encoder
+    decoder_at: ClassVar[str] = "dragoman_adapters.openai_chat.text_completions:TextStreamDecoder"
+    encode_reply_at: ClassVar[str] = ""
+    encode_error_at: ClassVar[str] = ""
+    reply_encoder_at: ClassVar[str] = ""
 
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         request.usable_tools(tools)
         encoded = {"model": request.target.model, **encode_options(request, self.dialect, tools=False)}
         for turn in request.turns:
-            _record_losses(request, turn)
+            for index in range(len(turn.blocks)):
+                request.record_field_losses(turn, index, "citations")
+                if index:
+                    reason = "texts of one message are sent as one"
+                    request.record_block_loss(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
         if len(request.turns) == 1 and request.turns[0].raw(self.provider).get(_PROMPT_NOTE):
             return {**encoded, "prompt": _join_texts(request.turns[0])}
         form = PromptFormat.model_validate(request.target.capabilities.wire.get("prompt", {}))
@@ -93,13 +96,13 @@ class TextCompletionAdapter(ChatAdapter):
             raise RequestError("prompt is one text: several prompts, or tokens, are requests of their own")
         reader.add(Role.USER, [text_block(prompt)], {_PROMPT_NOTE: True})
         options = {name: value for name, value in native.items() if name != "prompt"}
-        return [], decode_options(options, self.target, reader.context, self.dialect)
-
-    def decoder(self, context: RequestContext) -> StreamDecoder:
-        return _TextStreamDecoder(self.provider, context, self.dialect)
+        covered = ("model", "messages", "tools", "functions")
+        return [], decode_options(options, self.target, reader.context, covered, self.dialect)
 
 
-class _TextStreamDecoder(ChatStreamDecoder):
+class TextStreamDecoder(ChatStreamDecoder):
+    """Decodes the stream of text completions as one of Chat Completions."""
+
     text_frame = None
 
     def _chunk(self, chunk: dict[str, Any]) -> Iterator[StreamEvent]:
@@ -124,11 +127,3 @@ def _as_chat(native: dict[str, Any], place: str) -> dict[str, Any]:
 
 def _join_texts(turn: Turn) -> str:
     return "\n".join(block.text for block in turn.blocks if isinstance(block, TextBlock))
-
-
-def _record_losses(request: RequestBuilder, turn: Turn) -> None:
-    for index in range(len(turn.blocks)):
-        request.record_field_losses(turn, index, "citations")
-        if index:
-            reason = "texts of one message are sent as one"
-            request.record_block_loss(turn, index, LossKind.FLATTENED, reason, Severity.INFO)

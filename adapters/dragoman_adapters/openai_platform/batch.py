@@ -5,13 +5,7 @@ from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import ProviderError, RequestCancelledError, ServerError
-from dragoman.adapter.operations.batch_api import (
-    BatchApi,
-    BatchLine,
-    BatchState,
-    BatchStatus,
-    sum_counts,
-)
+from dragoman.adapter.operations.batch_api import BatchApi, BatchLine, BatchState, BatchStatus, sum_counts
 from dragoman.adapter.operations.operation import Operation, encode_form, get_request, post_request
 from dragoman.adapter.replies.error_context import ErrorContext, parse_error_body
 from dragoman.adapter.wire import WireRequest, WireResponse
@@ -20,6 +14,9 @@ from dragoman_adapters.openai_platform import errors
 PATH = "/batches"
 _FILES = "/files"
 _WINDOW = "24h"  # the only supported value
+
+_ENDPOINTS = {"openai": "/v1/responses", "openai-chat": "/v1/chat/completions"}
+"""The paths of requests, by provider."""
 
 _STATUS = {
     "validating": BatchStatus.QUEUED,
@@ -33,27 +30,27 @@ _STATUS = {
 }
 
 
+def find_batch_api(provider: str, model: str) -> "OpenAIBatchApi | None":
+    """Return OpenAI's batch API; None for other endpoints with its wires, which have none, or a different one."""
+    return OpenAIBatchApi(provider, model) if provider in _ENDPOINTS else None
+
+
 class OpenAIBatchApi(BatchApi):
     max_requests: ClassVar[int] = 50_000
     max_bytes: ClassVar[int] = 200_000_000
-
-    def __init__(self, provider: str, model: str, path: str) -> None:
-        """``path`` is that of a request outside of a batch."""
-        super().__init__(provider, model)
-        self._endpoint = f"/v1{path}"
 
     def accepts(self, custom_id: str) -> bool:
         return 0 < len(custom_id) <= 64 and custom_id.isprintable()
 
     def encode_line(self, wire_id: str, request: WireRequest) -> bytes:
-        head = wirejson.dumps({"custom_id": wire_id, "method": request.method, "url": self._endpoint})
+        head = wirejson.dumps({"custom_id": wire_id, "method": request.method, "url": _ENDPOINTS[self.provider]})
         return head[:-1] + b',"body":' + request.body + b"}"
 
     def submit(self, lines: list[bytes], headers: Mapping[str, str]) -> Operation[str]:
         content_type, form = encode_form({"purpose": "batch"}, "batch.jsonl", "application/jsonl", b"\n".join(lines))
         upload_reply = yield post_request(_FILES, form, {**headers, "content-type": content_type})
         file = self.require_text(self.parse_response(upload_reply), "id")
-        fields = {"input_file_id": file, "endpoint": self._endpoint, "completion_window": _WINDOW}
+        fields = {"input_file_id": file, "endpoint": _ENDPOINTS[self.provider], "completion_window": _WINDOW}
         reply = yield post_request(PATH, wirejson.dumps(fields), headers)
         return self.require_text(self.parse_response(reply), "id")
 
@@ -98,16 +95,13 @@ class OpenAIBatchApi(BatchApi):
     def _state(self, native: dict[str, Any]) -> BatchState:
         status = _STATUS.get(self.require_text(native, "status"), BatchStatus.IN_PROGRESS)
         counts = native.get("request_counts")
-        return BatchState(
-            status, sum_counts(counts, "completed"), sum_counts(counts, "failed"), _decode_problem(native), native
-        )
-
-
-def _decode_problem(native: dict[str, Any]) -> str | None:
-    """Return the reasons why the file was refused, line by line."""
-    faults = native.get("errors")
-    items = faults.get("data") if isinstance(faults, dict) else None
-    if not isinstance(items, list):
-        return None
-    lines = [f"line {each.get('line')}: {each.get('message')}" for each in items if isinstance(each, dict)]
-    return "; ".join(lines[:10])[:1_000] or None
+        faults = native.get("errors")
+        items = faults.get("data") if isinstance(faults, dict) else None
+        # The reasons why the file was refused, line by line.
+        lines = [
+            f"line {each.get('line')}: {each.get('message')}"
+            for each in (items if isinstance(items, list) else ())
+            if isinstance(each, dict)
+        ]
+        problem = "; ".join(lines[:10])[:1_000] or None
+        return BatchState(status, sum_counts(counts, "completed"), sum_counts(counts, "failed"), problem, native)

@@ -15,12 +15,13 @@ from dragoman.adapter.replies.framing import Frame, SseDecoder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.request_reader import parse_request
 from dragoman.adapter.wire import WireRequest, WireResponse
-from dragoman.canonical.blocks import ContentBlock, ProviderBlock, replace_fields
+from dragoman.canonical.blocks import ProviderBlock, replace_fields
 from dragoman.canonical.events import MessageComplete, StreamEvent
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.tools import ServerTool, ToolDefinition
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_responses.adapter import ResponsesAdapter
+from dragoman_adapters.openai_responses.encode import has_stored_history
 
 if TYPE_CHECKING:
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
@@ -29,8 +30,6 @@ Api = Literal["chat", "responses"]
 
 _API_NOTE = "api"
 """The key of provider_raw for the API that a message came from."""
-_STORED_FIELDS = ("previous_response_id", "conversation")
-"""Fields that continue from state that the Responses API stored."""
 
 
 class DualApiAdapter(Adapter):
@@ -51,27 +50,35 @@ class DualApiAdapter(Adapter):
         return self._adapters[self._first].capabilities
 
     def poll_request(self, reply: Message) -> WireRequest | None:
-        return self._adapters[self._noted_api(reply) or self._first].poll_request(reply)
+        return self._adapter_of(reply).poll_request(reply)
 
     def reply_state(self, reply: Message) -> str:
-        return self._adapters[self._noted_api(reply) or self._first].reply_state(reply)
+        return self._adapter_of(reply).reply_state(reply)
 
     def cancel_request(self, reply: Message) -> WireRequest | None:
-        return self._adapters[self._noted_api(reply) or self._first].cancel_request(reply)
+        return self._adapter_of(reply).cancel_request(reply)
+
+    def _adapter_of(self, reply: Message) -> Adapter:
+        return self._adapters[self._noted_api(reply.metadata.provider_raw) or self._first]
 
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        api = self._choose_api_for_tools(self._choose_api(messages, options), tools)
+        api = self._choose_api(messages, tools, options)
+        other = f"{self.provider}'s other API"
+        kept_tools = [
+            # What was read from the other API is foreign: it is written in the form of this one, or is a loss.
+            tool
+            if self._noted_api(tool.provider_raw) in (None, api)
+            else replace_fields(tool, {"provider_raw": {**(tool.provider_raw or {}), "by": other}})
+            for tool in tools
+        ]
         return self._adapters[api].to_wire(
-            [self._for_api(message, api) for message in messages],
-            [self._tool_for_api(tool, api) for tool in tools],
-            options,
+            [self._for_api(message, api, other) for message in messages], kept_tools, options
         )
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
-        found = _detect_api(response.body) if response.status < 400 else None
-        api = found or self._first
+        api = (_detect_api(response.body) if response.status < 400 else None) or self._first
         return _with_api_note(self._adapters[api].from_wire_response(response, context), api)
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
@@ -84,7 +91,12 @@ class DualApiAdapter(Adapter):
         api: Api = "chat" if "messages" in native else "responses"
         messages, tools, options = self._adapters[api].from_wire_request(native, context)
         context.client_fields = {**(context.client_fields or {}), _API_NOTE: api}
-        noted_tools = [_tool_with_api_note(tool, api) for tool in tools]
+        noted_tools = [
+            tool
+            if (raw := tool.provider_raw) is None
+            else replace_fields(tool, {"provider_raw": {**raw, _API_NOTE: api}})
+            for tool in tools
+        ]
         return [_with_api_note(message, api) for message in messages], noted_tools, options
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
@@ -100,20 +112,19 @@ class DualApiAdapter(Adapter):
         """Return the adapter of the API that the client's request was in; the first one if none was read."""
         return self._adapters[(context.client_fields or {}).get(_API_NOTE, self._first)]
 
-    def _choose_api(self, messages: Sequence[Message], options: AdapterOptions) -> Api:
-        """Return the API of the earliest message, so that it stays the same as the history grows."""
-        extra = options.extra.get(self.provider, {})
-        if any(extra.get(name) for name in _STORED_FIELDS):
-            return "responses"
-        found = (self._noted_api(message) for message in messages)
-        return next((api for api in found if api is not None), self._first)
-
-    def _choose_api_for_tools(self, api: Api, tools: Sequence[ToolDefinition]) -> Api:
-        """Return another API if only that one has a server tool of the request.
+    def _choose_api(self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions) -> Api:
+        """Return the API of the earliest message, so that it stays the same as the history grows, or another API if
+        only that one has a server tool of the request.
 
         A tool that is in the form of the conversation's API already is sent there as it is.
         """
-        words = {tool.WORD for tool in tools if isinstance(tool, ServerTool) and self._tool_api(tool) != api}
+        found = (self._noted_api(message.metadata.provider_raw) for message in messages)
+        api: Api = next((api for api in found if api is not None), self._first)
+        if has_stored_history(options.extra.get(self.provider, {})):
+            api = "responses"
+        words = {
+            tool.WORD for tool in tools if isinstance(tool, ServerTool) and self._noted_api(tool.provider_raw) != api
+        }
 
         def count(name: Api) -> int:
             table = self._adapters[name].server_tools
@@ -121,10 +132,7 @@ class DualApiAdapter(Adapter):
 
         return max((api, *self.apis), key=count) if words else api
 
-    def _noted_api(self, message: Message) -> Api | None:
-        return self._read_api(message.metadata.provider_raw)
-
-    def _read_api(self, raw: Mapping[str, Any] | None) -> Api | None:
+    def _noted_api(self, raw: Mapping[str, Any] | None) -> Api | None:
         """Return the API of notes of this provider. Raises RequestError if they name another."""
         if raw is None or raw.get("by") != self.provider:
             return None
@@ -133,36 +141,21 @@ class DualApiAdapter(Adapter):
             raise RequestError(f"provider_raw, the notes of {self.provider}, is damaged: leave it out")
         return api
 
-    def _for_api(self, message: Message, api: Api) -> Message:
+    def _for_api(self, message: Message, api: Api, other: str) -> Message:
         """Remove what only the other API supports; native blocks stay, so that their loss is recorded."""
         raw = message.metadata.provider_raw
-        if raw is None or self._noted_api(message) in (None, api):
+        if raw is None or self._noted_api(raw) in (None, api):
             return message
         note = {key: raw[key] for key in ("by", "tool_ids") if key in raw}
-        content = tuple(self._mark_foreign(block) for block in message.content)
+        content = tuple(
+            block.model_copy(update={"provider": other})
+            if isinstance(block, ProviderBlock) and block.provider == self.provider
+            else block
+            for block in message.content
+        )
         return message.model_copy(
             update={"content": content, "metadata": message.metadata.model_copy(update={"provider_raw": note})}
         )
-
-    def _mark_foreign(self, block: ContentBlock) -> ContentBlock:
-        if isinstance(block, ProviderBlock) and block.provider == self.provider:
-            return block.model_copy(update={"provider": self._other_api})
-        return block
-
-    def _tool_api(self, tool: ToolDefinition) -> Api | None:
-        """Return the API whose form ``provider_raw`` of the tool has."""
-        return self._read_api(tool.provider_raw)
-
-    def _tool_for_api(self, tool: ToolDefinition, api: Api) -> ToolDefinition:
-        """Mark what was read from the other API as foreign: the tool is written in the form of this one, or is a
-        loss."""
-        if self._tool_api(tool) in (None, api):
-            return tool
-        return replace_fields(tool, {"provider_raw": {**(tool.provider_raw or {}), "by": self._other_api}})
-
-    @property
-    def _other_api(self) -> str:
-        return f"{self.provider}'s other API"
 
 
 def _detect_api(data: bytes) -> Api | None:
@@ -182,11 +175,6 @@ def _with_api_note(message: Message, api: Api) -> Message:
     return message.model_copy(update={"metadata": message.metadata.model_copy(update={"provider_raw": raw})})
 
 
-def _tool_with_api_note(tool: ToolDefinition, api: Api) -> ToolDefinition:
-    raw = tool.provider_raw
-    return tool if raw is None else replace_fields(tool, {"provider_raw": {**raw, _API_NOTE: api}})
-
-
 class _DualApiStreamDecoder(StreamDecoder):
     """Decides by the first distinctive event which API the stream is in."""
 
@@ -201,7 +189,12 @@ class _DualApiStreamDecoder(StreamDecoder):
         if self._decoder is None and b'"keepalive"' in frame.data:
             yield from self.skip_keep_alive()
             return
-        decoder = self._decoder or self._choose_decoder(frame)
+        decoder = self._decoder
+        if decoder is None:
+            found = _detect_api(frame.data)
+            decoder = self._adapters[found or self._api].decoder(self._context)
+            if found is not None:  # kept once a frame shows the API
+                self._api, self._decoder = found, decoder
         count = decoder.frames_received
         for event in decoder.read(frame):
             if decoder is self._decoder:  # a frame that fits both APIs can only be an error
@@ -215,14 +208,6 @@ class _DualApiStreamDecoder(StreamDecoder):
     def end(self) -> Iterable[StreamEvent]:
         for event in self._decoder.end() if self._decoder else super().end():
             yield self._with_note(event)
-
-    def _choose_decoder(self, frame: Frame) -> StreamDecoder:
-        """Return a decoder for this frame; it is kept once a frame shows the API."""
-        found = _detect_api(frame.data)
-        decoder = self._adapters[found or self._api].decoder(self._context)
-        if found is not None:
-            self._api, self._decoder = found, decoder
-        return decoder
 
     def _with_note(self, event: StreamEvent) -> StreamEvent:
         return (

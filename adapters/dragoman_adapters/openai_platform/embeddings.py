@@ -5,6 +5,7 @@
 """
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, ClassVar
 
 from dragoman.adapter.errors import MalformedReplyError
@@ -43,13 +44,9 @@ class OpenAIEmbeddings(EmbeddingAdapter):
         items = native.get("data")
         if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
             raise MalformedReplyError("the reply has no list of vectors", provider=self.provider, model=self.model)
+        indexes: list[Any] = [each.get("index") for each in items]
+        # Servers that write no index, or the same one twice, send them in order.
+        if all(type(each) is int for each in indexes) and sorted(indexes) == list(range(len(items))):
+            items = sorted(items, key=itemgetter("index"))
         usage = self.read_usage(native.get("usage"), "prompt_tokens", "total_tokens")
-        return NativeEmbeddings([each.get("embedding") for each in _in_order(items)], usage)
-
-
-def _in_order(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the items by their index. Servers that write none, or the same one twice, send them in order."""
-    indexes = [each.get("index") for each in items]
-    if all(type(each) is int for each in indexes) and sorted(indexes) == list(range(len(items))):  # type: ignore[type-var]  # all are int
-        return sorted(items, key=lambda each: each["index"])
-    return items
+        return NativeEmbeddings([each.get("embedding") for each in items], usage)

@@ -13,10 +13,7 @@ from dragoman.adapter.answers.error_writer import (
     own_fields,
 )
 from dragoman.adapter.context import RequestContext
-from dragoman.adapter.errors import (
-    DragomanError,
-    ProviderError,
-)
+from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.adapter.wire import WireResponse
 
 ERRORS = load_error_table("dragoman_adapters.openai_platform")

@@ -22,13 +22,12 @@ from dragoman.adapter.errors import (
 )
 from dragoman.adapter.replies.error_context import ErrorContext, Failure, class_for_status, error_words, typed_fields
 
-_OVERFLOW_MESSAGES = (
-    "maximum context length", "context window", "context length", "prompt is too long", "maximum prompt length",
-    "length of all messages is too long", "model token limit",
-)  # fmt: skip
-_FILTER_MESSAGES = ("guardrail", "input was flagged", "violates usage guidelines")
-"""In refusals with status 403, which otherwise say that the key may not do this."""
-_BAD_KEY_MESSAGES = ("incorrect api key", "invalid api key", "api key not valid")
+_REFINED: dict[type[ProviderError], tuple[type[ProviderError] | None, ...]] = {
+    ContextOverflowError: (InvalidRequestError, None),
+    AuthenticationError: (InvalidRequestError,),
+    ContentFilterError: (PermissionDeniedError,),
+}
+"""What a phrase of the message tells apart, by what it means."""
 _OWN_FIELDS = {"type": str, "param": str}
 """Some clients leave out the parameter that an error names, and ask again."""
 _STATUS = re.compile("[45][0-9]{2}")
@@ -59,7 +58,7 @@ def _message(inner: Mapping[str, Any]) -> Any:
     if isinstance(text, dict):
         text = text.get("detail") or text
     if isinstance(text, list):
-        text = "; ".join(_fault_text(fault) for fault in text)
+        text = "; ".join(map(_fault_text, text))
     metadata = inner.get("metadata")
     if isinstance(metadata, dict) and metadata.get("raw"):
         return f"{text}: {metadata.get('provider_name') or 'upstream'}: {metadata['raw']}"
@@ -83,11 +82,5 @@ def _error_class(failure: Failure, code: Any, kind_word: Any) -> type[ProviderEr
     if status is None and _STATUS.fullmatch(str(code)):
         status = int(code)  # routers send the HTTP status as the code
     kind = words["types"].get(str(kind_word)) if status is None else class_for_status(status)
-    text = failure.text.lower()
-    if kind in (InvalidRequestError, None) and any(phrase in text for phrase in _OVERFLOW_MESSAGES):
-        return ContextOverflowError
-    if kind is InvalidRequestError and any(phrase in text for phrase in _BAD_KEY_MESSAGES):
-        return AuthenticationError
-    if kind is PermissionDeniedError and any(phrase in text for phrase in _FILTER_MESSAGES):
-        return ContentFilterError
-    return kind
+    text, phrases = failure.text.lower(), words["phrases"].items()
+    return next((found for phrase, found in phrases if phrase in text and kind in _REFINED[found]), kind)

@@ -58,7 +58,8 @@ def _make_strict(schema: Any) -> dict[str, Any]:
             raise ValueError("a schema without a strict form")
         return {"$ref": schema["$ref"]}
     strict = dict(schema)
-    if _is_object(schema):
+    kind = schema.get("type")
+    if kind == "object" or "properties" in schema or (isinstance(kind, list) and "object" in kind):
         properties = schema.get("properties")
         if not isinstance(properties, dict) or schema.get("additionalProperties", False) is not False:
             raise ValueError("a schema without a strict form")
@@ -71,8 +72,3 @@ def _make_strict(schema: Any) -> dict[str, Any]:
     if "items" in schema:
         strict["items"] = _make_strict(schema["items"])
     return strict
-
-
-def _is_object(schema: Mapping[str, Any]) -> bool:
-    kind = schema.get("type")
-    return kind == "object" or "properties" in schema or (isinstance(kind, list) and "object" in kind)

@@ -88,6 +88,14 @@ class OpenAIServiceApi(OpenAIFilesApi):
         return self.require_count(self.parse(reply), "input_tokens")
 
 
+_OWN = {"openai": OpenAIServiceApi, "openai-chat": OpenAIFilesApi}
+
+
+def find_services(provider: str, model: str) -> ServiceApi:
+    """Return OpenAI's services; those of other endpoints with this wire list their models."""
+    return _OWN.get(provider, CompatibleServiceApi)(provider, model)
+
+
 def _next_query(page: Mapping[str, Any]) -> str:
     items = page.get("data") or [{}]
     last = read_text(page, "last_id") or read_text(items[-1], "id")

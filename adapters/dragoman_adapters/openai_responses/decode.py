@@ -185,8 +185,10 @@ _BILLED_ITEMS = {
 own answers in the same reply."""
 
 
-def decode_history(native: dict[str, Any], reader: "HistoryReader") -> None:
-    """Decode the instructions and the items of a request. Consecutive items of the assistant are one message."""
+def decode_history(native: dict[str, Any], reader: "HistoryReader") -> list[str]:
+    """Decode the instructions and the items of a request. Consecutive items of the assistant are one message. Return
+    the fields that they cover."""
+    covered = ["model", *(name for name in ("instructions", "input") if native.get(name))]
     instructions = native.get("instructions")
     if isinstance(instructions, str) and instructions:
         reader.add(Role.SYSTEM, (text_block(instructions),), {"instructions": True})
@@ -194,7 +196,7 @@ def decode_history(native: dict[str, Any], reader: "HistoryReader") -> None:
     if isinstance(items, str):
         if items:
             reader.add(Role.USER, (text_block(items),), {"string": True})
-        return
+        return covered
     assistant: MessageAccumulator | None = None
     declared = calls_of(items)
     start, _ = reader.resume(items or (), declared)
@@ -218,6 +220,7 @@ def decode_history(native: dict[str, Any], reader: "HistoryReader") -> None:
     if assistant is None:
         reader.mark(len(items or ()))
     _add_message(assistant, reader)
+    return covered
 
 
 def _add_message(message: MessageAccumulator | None, reader: "HistoryReader") -> None:
@@ -247,10 +250,9 @@ def decode_tools(native: Mapping[str, Any], provider: str) -> list[ToolDefinitio
     found: list[ToolDefinition] = []
     for item, group in flat_tools(native.get("tools") or ()):
         raw: dict[str, Any] = {"by": provider}
-        if group is not None:
-            raw["namespace"] = {key: value for key, value in group.items() if key != "tools"}
         name = item.get("name") or item.get("server_label") or item["type"]
         if group is not None:
+            raw["namespace"] = {key: value for key, value in group.items() if key != "tools"}
             name = canonical_name({"name": name, "namespace": group["name"]})
         if item.get("type") != "function":
             found.append(ToolDefinition(name=name, provider_raw={**raw, "native": item}))

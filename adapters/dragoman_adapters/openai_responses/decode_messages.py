@@ -60,12 +60,16 @@ class MessageAccumulator:
     def add(self, native: dict[str, Any]) -> None:
         """Add an item; unknown items are kept whole."""
         match item_kind(native):
-            case "message" if self._is_own_message(native):
+            # Compacted replies hold the user's items, too. An empty message of the assistant is kept whole: it has no
+            # first block, so its notes would be those of the next item.
+            case "message" if native.get("role") == self.role and (
+                native["content"] != [] or self.role is not Role.ASSISTANT
+            ):
                 self._add_message(native)
             case "reasoning":
                 block = ThinkingBlock(text=join_thinking(native), signature=native.get("encrypted_content") or None)
                 note = _note_reasoning(native)
-                self._add_block(block, note, native, encode.encode_thinking(block, note))
+                self._add_block(block, note | (diff_objects(native, encode.encode_thinking(block, note)) or {}))
             case "function_call":
                 # The arguments of an incomplete call stay text, even if they parse.
                 text = native["arguments"]
@@ -90,18 +94,15 @@ class MessageAccumulator:
         starts: dict[str, Any] = {}
         channel = self.channel
         for start, native, parts in self._messages:
-            note = self._message_note(native, parts, channel)
+            # How an item differs from our encoding, apart from its parts, which have notes of their own.
+            is_string = isinstance(native["content"], str)
+            expected = encode.encode_message(self.role, channel, parts, {})
+            note: dict[str, Any] = {} if isinstance(expected["content"], str) == is_string else {"string": is_string}
+            note |= diff_objects(_without_content(native), _without_content(expected)) or {}
             # An entry starts an item. A message of others has one item, which its blocks need no entry to start.
             if note or self.role is Role.ASSISTANT or not parts:
                 starts[str(start)] = note
         return {key: value for key, value in (("items", starts), ("blocks", self._notes)) if value}
-
-    def _is_own_message(self, native: Mapping[str, Any]) -> bool:
-        """Whether a message item belongs to this message; compacted replies hold the user's items, too. An empty one of
-        the assistant is kept whole: it has no first block, so its notes would be those of the next item."""
-        if native.get("role") != self.role:
-            return False
-        return native["content"] != [] or self.role is not Role.ASSISTANT
 
     def _add_message(self, native: dict[str, Any]) -> None:
         start = len(self.blocks)
@@ -114,31 +115,18 @@ class MessageAccumulator:
             if len(part) == 2 and part.get("type") == plain_type:
                 self.blocks.append(text_block(part["text"]))  # as below: a plain text leaves nothing to note
                 continue
-            block, note = decode_block(part, self.provider), note_part(part)
-            self._add_block(block, note, part, encode_blocks.encode_block(block, side, note))
+            self._add_block(*decode_part(part, self.provider, side))
         self._messages.append((start, native, parts))
 
-    def _add_block(
-        self, block: ContentBlock, part_note: dict[str, Any], native: dict[str, Any], encoded: dict[str, Any]
-    ) -> None:
-        """Add a block, and note what our encoding does not hold."""
-        if note := {**part_note, **(diff_objects(native, encoded) or {})}:
+    def _add_block(self, block: ContentBlock, note: dict[str, Any] | None) -> None:
+        if note:
             self._notes[str(len(self.blocks))] = note
         self.blocks.append(block)
-
-    def _message_note(
-        self, native: dict[str, Any], parts: list[dict[str, Any]], channel: Channel | None
-    ) -> dict[str, Any]:
-        """Return how an item differs from our encoding, apart from its parts, which have notes of their own."""
-        is_string = isinstance(native["content"], str)
-        expected = encode.encode_message(self.role, channel, parts, {})
-        note: dict[str, Any] = {} if isinstance(expected["content"], str) == is_string else {"string": is_string}
-        return note | (diff_objects(_without_content(native), _without_content(expected)) or {})
 
     def _add_call(self, native: dict[str, Any], name: str, arguments: dict[str, Any], malformed: str | None) -> None:
         reference = call_reference(native)
         call = ToolUseBlock(id=self._call_id(reference), name=name, input=arguments, raw_input=malformed)
-        self._add_block(call, {}, native, encode.encode_tool_call(call, lambda _: reference or ""))
+        self._add_block(call, diff_objects(native, encode.encode_tool_call(call, lambda _: reference or "")))
 
 
 def join_thinking(native: Mapping[str, Any]) -> str:
@@ -164,11 +152,10 @@ def decode_tool_result(
     if isinstance(answer, list):
         content: list[ContentBlock] = []
         for index, part in enumerate(answer):
-            block, form = decode_block(part, provider), note_part(part)
+            block, part_note = decode_part(part, provider, "input")
             content.append(block)
-            difference = diff_objects(part, encode_blocks.encode_block(block, "input", form)) or {}
-            if form or difference:
-                note.setdefault("parts", {})[str(index)] = {**form, **difference}
+            if part_note:
+                note.setdefault("parts", {})[str(index)] = part_note
         note["list"] = True
     else:
         content = [text_block(answer)] if answer else []
@@ -198,13 +185,14 @@ def decode_block(native: dict[str, Any], provider: str) -> ContentBlock:
             return ProviderBlock(provider=provider, kind=f"{PART_PREFIX}{kind}", data=native)
 
 
-def note_part(native: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a note of the form of a part that the canonical block does not show."""
+def decode_part(native: dict[str, Any], provider: str, side: str) -> tuple[ContentBlock, dict[str, Any]]:
+    """Decode a part to a block, and a note of its form and of what our encoding does not hold."""
+    block, note = decode_block(native, provider), dict[str, Any]()
     if native.get("type") == "refusal":
-        return {"form": "refusal"}
-    if isinstance(data := native.get("file_data"), str) and not _split_data_url(data)[0]:
-        return {"form": "bare"}
-    return {}
+        note["form"] = "refusal"
+    elif isinstance(data := native.get("file_data"), str) and not _split_data_url(data)[0]:
+        note["form"] = "bare"
+    return block, note | (diff_objects(native, encode_blocks.encode_block(block, side, note)) or {})
 
 
 def _decode_citation(native: dict[str, Any]) -> Citation:

@@ -113,9 +113,14 @@ def _encode_simple(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
 def _encode_parts(request: RequestBuilder, turn: Turn, index: int, note: Note) -> list[dict[str, Any]]:
     block = turn.blocks[index]
     side = "output" if turn.role is Role.ASSISTANT else "input"
+    is_own = bool(turn.raw(request.provider))
     if isinstance(block, TextBlock) and block.citations:
-        block = _drop_foreign_citations(request, turn, index, block)
-    if not turn.raw(request.provider):
+        # Texts of another provider are sent as strings, without their citations.
+        kept = tuple(cited for cited in block.citations if is_own and cited.kind in encode_blocks.ANNOTATIONS)
+        if kept != block.citations:
+            request.record_block_loss(turn, index, LossKind.CITATIONS, "citations of another provider: left out")
+            block = block.model_copy(update={"citations": kept})
+    if not is_own:
         request.record_field_losses(turn, index, *_UNSUPPORTED_FIELDS)
     encoded = [request.restore_block(turn, index, encode_blocks.encode_block(block, side, note))]
     if isinstance(block, DocumentBlock) and block.context:
@@ -123,16 +128,6 @@ def _encode_parts(request: RequestBuilder, turn: Turn, index: int, note: Note) -
         request.record_block_loss(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
         encoded.insert(0, {"type": "input_text", "text": block.context})
     return encoded
-
-
-def _drop_foreign_citations(request: RequestBuilder, turn: Turn, index: int, block: TextBlock) -> TextBlock:
-    """Return the text without citations of another provider: its texts are sent as strings."""
-    kinds = encode_blocks.ANNOTATIONS if turn.raw(request.provider) else ()
-    citations = tuple(cited for cited in block.citations if cited.kind in kinds)
-    if citations == block.citations:
-        return block
-    request.record_block_loss(turn, index, LossKind.CITATIONS, "citations of another provider: left out")
-    return block.model_copy(update={"citations": citations})
 
 
 def _encode_item(request: RequestBuilder, turn: Turn, index: int, note: Note) -> list[dict[str, Any]]:
@@ -359,21 +354,22 @@ def _encode_continuation(request: RequestBuilder, turns: Sequence[Turn]) -> dict
     state = request.options.server_state
     conversation = state if isinstance(state, str) else None
     stored = stored_history.find_stored_reply(turns, ends, items, request.provider)
+    continued: dict[str, Any] = {}
+    first = 0
     if (
         stored is not None
         and stored.end < len(items)
         and conversation in (None, conversation_of(stored.message))
         and (response := stored.raw.get("id"))
     ):
-        stored_history.drop_stored_losses(request, turns, ends, stored.end)
+        first = stored.end
+        stored_history.drop_stored_losses(request, turns, ends, first)
         continued = {"conversation": conversation} if conversation else {"previous_response_id": response}
-        return {**continued, "input": EncodedHistory((), items[stored.end :])}
-    if conversation is None:
-        return {"input": EncodedHistory((), items)}
-    if any(conversation_of(turn.message) == conversation for turn in turns):
+    elif any(conversation is not None and conversation_of(turn.message) == conversation for turn in turns):
         request.record_option_loss("server_state", "the history is not that of the conversation: all of it is sent")
-        return {"input": EncodedHistory((), items)}
-    return {"conversation": conversation, "input": EncodedHistory((), items)}
+    elif conversation is not None:
+        continued = {"conversation": conversation}
+    return {**continued, "input": EncodedHistory((), items[first:])}
 
 
 def conversation_of(message: Message) -> str | None:
@@ -404,8 +400,6 @@ def _encode_messages(
 
 def _record_channel_losses(request: RequestBuilder, turns: Sequence[Turn]) -> None:
     """Record the channels of consecutive assistant messages as losses if they differ or if no text can carry them."""
-    if not any(turn.message.channel for turn in turns):
-        return
     phases = {PHASES.get(turn.message.channel) if turn.message.channel else None for turn in turns}
     has_text = any(encode_blocks.is_part(block) for turn in turns for block in turn.blocks)
     if len(phases) > 1 or (phases != {None} and not has_text):

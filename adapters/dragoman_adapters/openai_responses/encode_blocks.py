@@ -4,14 +4,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dragoman.canonical.blocks import (
-    MEDIA_BLOCKS,
-    ContentBlock,
-    DocumentBlock,
-    ImageBlock,
-    ProviderBlock,
-    TextBlock,
-)
+from dragoman.canonical.blocks import MEDIA_BLOCKS, ContentBlock, DocumentBlock, ImageBlock, ProviderBlock, TextBlock
 
 PART_PREFIX = "message/"
 """The prefix for the kind of a native block that is a content part, not an item."""
@@ -39,12 +32,15 @@ def is_part(block: ContentBlock) -> bool:
 
 
 def encode_block(block: ContentBlock, side: str, note: Mapping[str, Any]) -> dict[str, Any]:
-    """Encode one part. ``side`` is ``input`` or ``output``; ``note`` is from `decode_messages.note_part`."""
+    """Encode one part. ``side`` is ``input`` or ``output``; ``note`` is from `decode_messages.decode_part`."""
     match block:
         case TextBlock() if note.get("form") == "refusal":
             return {"type": "refusal", "refusal": block.text}
         case TextBlock():
-            return _encode_text(block, side)
+            encoded: dict[str, Any] = {"type": f"{side}_text", "text": block.text}
+            if cited := [each.data for each in block.citations if each.data and each.kind in ANNOTATIONS]:
+                encoded["annotations"] = cited
+            return encoded
         case ImageBlock():
             return _encode_image(block)
         case DocumentBlock():
@@ -53,13 +49,6 @@ def encode_block(block: ContentBlock, side: str, note: Mapping[str, Any]) -> dic
             return block.data
         case _:
             raise TypeError(f"the projection let a {block.type} block through")
-
-
-def _encode_text(block: TextBlock, side: str) -> dict[str, Any]:
-    encoded: dict[str, Any] = {"type": f"{side}_text", "text": block.text}
-    if cited := [citation.data for citation in block.citations if citation.data and citation.kind in ANNOTATIONS]:
-        encoded["annotations"] = cited
-    return encoded
 
 
 def _encode_image(block: ImageBlock) -> dict[str, Any]:

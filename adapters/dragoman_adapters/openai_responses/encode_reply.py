@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.answers.opaque_place import CALL, OPAQUE, TEXT, place_opaque
-from dragoman.adapter.answers.reply_writer import ReplyWriter
+from dragoman.adapter.answers.reply_writer import CALL, OPAQUE, TEXT, ReplyWriter, place_opaque
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.adapter.wirejson import assign_path
 from dragoman.canonical.blocks import (
@@ -64,26 +63,20 @@ def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
     """Encode a whole reply."""
     raw = writer.own_raw(message)
     output = _encode_own_items(message, raw, writer) if writer.is_own else _encode_items(message, writer)
-    return finish_response(message, output, writer)
+    return finish_response(message, output, writer, message.usage, message.created_at.timestamp())
 
 
 def finish_response(
-    message: Message,
-    output: list[dict[str, Any]],
-    writer: ReplyWriter,
-    usage: TokenUsage | None = None,
-    created_at: float | None = None,
+    message: Message, output: list[dict[str, Any]], writer: ReplyWriter, usage: TokenUsage | None, created_at: float
 ) -> dict[str, Any]:
     """Return the object of a complete response with its items."""
     raw = writer.own_raw(message)
     status, details = ("", None) if "status" in raw else find_status(message.stop_reason, writer)
-    created_at = message.created_at.timestamp() if created_at is None else created_at
     response = response_object(writer, created_at, writer.served_model(message))
     response |= {"status": status, "incomplete_details": details, "output": output}
-    if (usage := usage or message.usage) is not None:
+    if usage is not None:
         response["usage"] = encode_usage(usage, is_own=writer.is_own)
-    if not writer.is_own:
-        writer.record_usage_losses(usage, *UNCOUNTED)
+    writer.record_usage_losses(usage, *UNCOUNTED)
     if raw:
         response |= {key: value for key, value in raw.items() if key not in _NOTES}
     if response["status"] not in _STATUSES:  # a dialect's word, which no client knows
@@ -224,12 +217,8 @@ def encode_item(
                 "status": "completed",
                 "result": block.source.data,
             }
-        case ProviderBlock():
-            reason = f"a native block of {block.provider}, {block.kind}: the client does not get it"
-            writer.record_block_loss(index, block, reason)
-            return None
         case _:
-            writer.record_block_loss(index, block, f"a response holds no {block.type}: left out")
+            writer.record_unsupported(index, block, "a response")
             return None
 
 

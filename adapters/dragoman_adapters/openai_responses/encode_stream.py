@@ -3,8 +3,8 @@
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.answers.reply_writer import ReplyWriter
-from dragoman.adapter.answers.stream_encoder import CALL, TEXT, THINKING, ReplyStreamEncoder
+from dragoman.adapter.answers.reply_writer import CALL, TEXT, THINKING, ReplyWriter
+from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
 from dragoman.adapter.errors import DragomanError
 from dragoman.canonical.blocks import Citation, ContentBlock, ProviderBlock
 from dragoman.canonical.message import Message, StopReason
@@ -12,6 +12,12 @@ from dragoman_adapters.openai_platform.custom_tools import free_text
 from dragoman_adapters.openai_platform.encode_errors import error_object
 from dragoman_adapters.openai_responses import encode_blocks, encode_reply
 from dragoman_adapters.openai_responses.client_tools import CUSTOM_CALL
+
+_PARTS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    TEXT: ("response.content_part", "response.output_text", {"logprobs": []}),
+    THINKING: ("response.reasoning_summary_part", "response.reasoning_summary_text", {}),
+}
+"""The names of the events of a part and of its text, and the other fields of the text's."""
 
 
 class ResponsesStreamEncoder(ReplyStreamEncoder):
@@ -46,40 +52,38 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         return len(self._output)
 
     def open_block(self, kind: str, tool_use_id: str, name: str) -> bytes:
-        if kind == TEXT:
-            return self._open_text()
-        written = self._end_message()
-        if kind == THINKING:
-            item_id = self.writer.new_id(encode_reply.REASONING_PREFIX, self._position)
-            self._item = encode_reply.reasoning_item(item_id, "", None)
-            written += self._added(self._item)
-            place = {"item_id": item_id, "output_index": self._position, "summary_index": 0}
-            part = {"part": {"type": "summary_text", "text": ""}}
-            written += self._event("response.reasoning_summary_part.added", {**place, **part})
-            self._set_delta("response.reasoning_summary_text.delta", place)
-            return written
-        tool_id = self.writer.tool_id(encode_reply.TOOL_PREFIX, tool_use_id)
-        self._item = encode_reply.call_item(self._position, tool_id, name, "", "in_progress", self.writer)
-        if self._item["type"] != CUSTOM_CALL:
-            place = {"item_id": self._item["id"], "output_index": self._position}
-            self._set_delta("response.function_call_arguments.delta", place)
-        return written + self._added(self._item)
-
-    def _open_text(self) -> bytes:
-        written = b""
+        written = b"" if kind == TEXT else self._end_message()
+        if kind == CALL:
+            tool_id = self.writer.tool_id(encode_reply.TOOL_PREFIX, tool_use_id)
+            self._item = encode_reply.call_item(self._position, tool_id, name, "", "in_progress", self.writer)
+            if self._item["type"] != CUSTOM_CALL:
+                self._set_delta("response.function_call_arguments.delta", self._place())
+            return written + self._added(self._item)
         if not self._item:
-            item_id = self.writer.new_id(encode_reply.MESSAGE_PREFIX, self._position)
-            self._item = encode_reply.message_item(item_id, [], "in_progress")
-            written = self._added(self._item)
-        place = self._text_place()
+            if kind == TEXT:
+                item_id = self.writer.new_id(encode_reply.MESSAGE_PREFIX, self._position)
+                self._item = encode_reply.message_item(item_id, [], "in_progress")
+            else:
+                item_id = self.writer.new_id(encode_reply.REASONING_PREFIX, self._position)
+                self._item = encode_reply.reasoning_item(item_id, "", None)
+            written += self._added(self._item)
+        part_event, text_event, fields = _PARTS[kind]
+        place = self._part_place(kind)
         self._annotations = []
-        written += self._event("response.content_part.added", {**place, "part": encode_reply.text_part("", [])})
-        self._set_delta("response.output_text.delta", {**place, "logprobs": []})
+        written += self._event(f"{part_event}.added", {**place, "part": self._part(kind, "")})
+        self._set_delta(f"{text_event}.delta", {**place, **fields})
         return written
 
-    def _text_place(self) -> dict[str, Any]:
-        parts = len(self._item["content"])
-        return {"item_id": self._item["id"], "output_index": self._position, "content_index": parts}
+    def _place(self, **inner: int) -> dict[str, Any]:
+        return {"item_id": self._item["id"], "output_index": self._position, **inner}
+
+    def _part_place(self, kind: str) -> dict[str, Any]:
+        return self._place(content_index=len(self._item["content"])) if kind == TEXT else self._place(summary_index=0)
+
+    def _part(self, kind: str, text: str) -> dict[str, Any]:
+        if kind == TEXT:
+            return encode_reply.text_part(text, self._annotations)
+        return {"type": "summary_text", "text": text}
 
     def _added(self, item: dict[str, Any]) -> bytes:
         return self._event("response.output_item.added", {"output_index": self._position, "item": item})
@@ -97,32 +101,21 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         return b"%b%b%b%d}\n\n" % (self._head, wirejson.dumps(text), self._tail, number)
 
     def close_block(self, kind: str, index: int, content: str, signature: str | None) -> bytes:
-        if kind == TEXT:
-            return self._close_text(content)
         if kind == CALL:
             return self._close_call(content)
-        return self._close_thinking(index, content, signature)
-
-    def _close_text(self, content: str) -> bytes:
-        place = self._text_place()
-        part = encode_reply.text_part(content, self._annotations)
-        written = self._event("response.output_text.done", {**place, "text": content, "logprobs": []})
-        written += self._event("response.content_part.done", {**place, "part": part})
-        self._item["content"].append(part)
-        return written
-
-    def _close_thinking(self, index: int, content: str, signature: str | None) -> bytes:
-        item_id = self._item["id"]
-        place = {"item_id": item_id, "output_index": self._position, "summary_index": 0}
+        part_event, text_event, fields = _PARTS[kind]
+        place, part = self._part_place(kind), self._part(kind, content)
+        written = self._event(f"{text_event}.done", {**place, "text": content, **fields})
+        written += self._event(f"{part_event}.done", {**place, "part": part})
+        if kind == TEXT:
+            self._item["content"].append(part)
+            return written
         sealed = signature if self.writer.is_own else self.writer.state.seal_thinking(index, content, signature)
-        written = self._event("response.reasoning_summary_text.done", {**place, "text": content})
-        part = {"type": "summary_text", "text": content}
-        written += self._event("response.reasoning_summary_part.done", {**place, "part": part})
-        self._item = encode_reply.reasoning_item(item_id, content, sealed)
+        self._item = encode_reply.reasoning_item(self._item["id"], content, sealed)
         return written + self._end_item()
 
     def _close_call(self, content: str) -> bytes:
-        place = {"item_id": self._item["id"], "output_index": self._position}
+        place = self._place()
         status = encode_reply.call_status(wirejson.parse_arguments(content)[1])
         if self._item["type"] == CUSTOM_CALL:
             text = free_text(content)
@@ -153,7 +146,7 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         return written + self._end_item()
 
     def write_citations(self, index: int, citations: tuple[Citation, ...]) -> bytes:
-        place = self._text_place()
+        place = self._part_place(TEXT)
         if self.writer.is_own:
             self._annotations = [source.data for source in citations if source.data]
         else:

@@ -64,7 +64,11 @@ def _shell_outputs(text: str, *, failed: bool) -> list[dict[str, Any]]:
         reported = None
     if isinstance(reported, Mapping):
         reported = [reported]
-    if failed or not isinstance(reported, list) or not all(map(_is_output, reported)) or not reported:
+    if failed or not (
+        isinstance(reported, list)
+        and reported
+        and all(isinstance(each, Mapping) and {"stdout", "stderr"} & each.keys() for each in reported)
+    ):
         stdout, stderr = ("", text) if failed else (text, "")
         reported = [{"stdout": stdout, "stderr": stderr, "exit_code": int(failed)}]
     outputs = []
@@ -74,10 +78,6 @@ def _shell_outputs(text: str, *, failed: bool) -> list[dict[str, Any]]:
         texts = {name: str(each.get(name) or "") for name in ("stdout", "stderr")}
         outputs.append({**texts, "outcome": outcome})
     return outputs
-
-
-def _is_output(value: Any) -> bool:
-    return isinstance(value, Mapping) and bool({"stdout", "stderr"} & value.keys())
 
 
 _BLANK = (

@@ -1,6 +1,6 @@
 """The options of the Responses API, in both directions."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -97,22 +97,20 @@ def _encode_text_format(request: RequestBuilder, *, tools: bool) -> dict[str, An
     return {"format": {"type": "json_schema", **encode_schema(request)}}
 
 
-CONVERSATION = ("model", "instructions", "input", "tools")
-"""The fields of a request that are not options."""
-
-
-def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
+def decode_options(
+    native: dict[str, Any], target: Target, context: RequestContext, covered: Sequence[str]
+) -> AdapterOptions:
     """Decode the options of a request."""
     reasoning = native.get("reasoning") or {}
     text_format = (native.get("text") or {}).get("format") or {}
     has_tools = bool(native.get("tools"))
+    schemas = {"json_schema": text_format.get("schema"), "json_object": structured_output.ANY_OBJECT}
+    schema = schemas.get(str(text_format.get("type")))
     options = AdapterOptions(
         **OPTIONS.decode(native),
         tool_choice=_decode_tool_choice(native.get("tool_choice")),
         parallel_tool_calls=native.get("parallel_tool_calls"),
-        output_schema=_decode_output_schema(text_format)
-        if structured_output.reads_schema(target, context, tools=has_tools)
-        else None,
+        output_schema=schema if structured_output.reads_schema(target, context, tools=has_tools) else None,
         effort=reasoning.get("effort"),
         thinking=True if reasoning.get("summary") else None,
         reasoning_summary=summary if (summary := reasoning.get("summary")) != "auto" else None,
@@ -121,18 +119,7 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         stream=native.get("stream") or False,
         context=context,
     )
-    covered = ["model", *(name for name in ("instructions", "input", "tools") if native.get(name))]
     return keep_other_fields(options, native, target, partial(encode_options, tools=has_tools), covered)
-
-
-def _decode_output_schema(text_format: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    match text_format.get("type"):
-        case "json_schema":
-            return text_format.get("schema")
-        case "json_object":
-            return structured_output.ANY_OBJECT
-        case _:
-            return None
 
 
 def _named_choice(request: RequestBuilder, name: str) -> dict[str, Any]:

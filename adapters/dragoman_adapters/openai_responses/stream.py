@@ -10,10 +10,10 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.package_data import read_toml
+from dragoman.adapter.replies.accumulating_decoder import AccumulatingDecoder
 from dragoman.adapter.replies.error_context import ErrorContext
-from dragoman.adapter.replies.framing import STRING, Frame, SseDecoder, TextFrame
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.adapter.replies.framing import STRING, Frame, TextFrame
 from dragoman.canonical.events import (
     MessageComplete,
     MessageStart,
@@ -25,7 +25,6 @@ from dragoman.canonical.events import (
     ToolUseStart,
     UsageUpdate,
 )
-from dragoman.canonical.message import Message, MessageStatus
 from dragoman_adapters.openai_responses import decode, encode, errors
 from dragoman_adapters.openai_responses.client_tools import canonical_name
 from dragoman_adapters.openai_responses.decode_messages import call_reference, item_kind, join_thinking
@@ -63,10 +62,6 @@ class ItemAccumulator:
         """The field of a reasoning item that is emitted: the first one with a delta."""
         self.fragments: dict[tuple[str, int], list[str]] = {}
         self.queue: list[BlockEvent] = []
-
-    @property
-    def name(self) -> str | None:
-        return item_name(self.native)
 
     @property
     def kind(self) -> str:
@@ -160,28 +155,8 @@ def _iter_texts(native: dict[str, Any]) -> Iterator[str]:
             yield ""
 
 
-DELTA_FIELDS = {
-    "response.custom_tool_call_input.delta": "input",
-    "response.mcp_call_arguments.delta": "arguments",
-    "response.code_interpreter_call_code.delta": "code",
-}
-"""The fields that deltas of native items fill. They emit no events, but a partial message holds them."""
-
-PROGRESS_PREFIXES = (
-    "response.apply_patch_call_", "response.audio.", "response.code_interpreter_call", "response.compaction.",
-    "response.computer_call", "response.custom_tool_call_input.", "response.file_search_call.",
-    "response.image_generation_call.", "response.mcp_call", "response.mcp_list_tools.", "response.shell_call_",
-    "response.steer", "response.tool_search_call", "response.web_search_call.",
-)  # fmt: skip
-"""Prefixes of progress events of native items, which arrive whole at the end."""
-
-REPEATED_EVENTS = {
-    "response.content_part.done", "response.output_text.done", "response.refusal.done",
-    "response.function_call_arguments.done", "response.reasoning_summary_part.added",
-    "response.reasoning_summary_part.done", "response.reasoning_summary_text.done", "response.reasoning_part.added",
-    "response.reasoning_part.done", "response.reasoning_text.done",
-}  # fmt: skip
-"""Events that repeat deltas, or have no content."""
+_EVENTS = read_toml("dragoman_adapters.openai_responses", "events.toml")
+_PROGRESS = tuple(_EVENTS["progress"])
 
 _TEXT_FRAME = TextFrame(
     before=rb'(?:event: response\.output_text\.delta\n)?data: ?\{"type": ?"response\.output_text\.delta", ?'
@@ -192,17 +167,14 @@ _TEXT_FRAME = TextFrame(
 )
 
 
-class ResponsesStreamDecoder(StreamDecoder):
+class ResponsesStreamDecoder(AccumulatingDecoder):
     """Accumulates the response object of the stream and emits an event for each change."""
 
     text_frame = _TEXT_FRAME
+    decode_message = staticmethod(decode.decode_message)
 
     def __init__(self, provider: str, context: RequestContext) -> None:
-        super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))
-        self._reply = ReplyBuilder(context, provider)
-        self._model = context.model
-        self._native: dict[str, Any] = {}
-        self._started = False
+        super().__init__(provider, context)
         self._items: list[ItemAccumulator] = []
         self._by_index: dict[int, ItemAccumulator] = {}
         self._by_id: dict[str, ItemAccumulator] = {}
@@ -218,7 +190,11 @@ class ResponsesStreamDecoder(StreamDecoder):
             case "response.output_text.delta" | "response.refusal.delta" as name:
                 return self._text(self._item(data, "message"), data, refusal=name == "response.refusal.delta")
             case "response.function_call_arguments.delta":
-                return self._arguments(self._item(data, "function_call"), data["delta"])
+                item, text = self._item(data, "function_call"), data["delta"]
+                item.add("arguments", 0, text)
+                if not item.call or not text:
+                    return ()
+                return self._emit(item, ToolUseInputDelta(self._reply.message_id, item.first_block, item.call, text))
             case "response.reasoning_summary_text.delta":
                 position = data.get("summary_index") or 0
                 return self._thinking(self._item(data, "reasoning"), "summary", position, data["delta"])
@@ -241,33 +217,29 @@ class ResponsesStreamDecoder(StreamDecoder):
             case "response.completed" | "response.incomplete":
                 return self._complete(data["response"])
             case "response.failed":
-                self._native |= _without_output(data["response"])
+                if self._native:
+                    self._native |= data["response"]
                 failed = errors.find_embedded_error({**data["response"], "status": "failed"}) or {}
                 raise errors.decode_error(failed, ErrorContext(self.provider, self._model))
             case "keepalive":
                 return self.skip_keep_alive()
-            case "error":
+            case name if name == "error" or ("type" not in data and data.get("error")):
                 raise errors.decode_error(data, ErrorContext(self.provider, self._model))
-            case _ if "type" not in data and data.get("error"):
-                raise errors.decode_error(data, ErrorContext(self.provider, self._model))
-            case str() as name if name in DELTA_FIELDS:
-                self._item(data).add(DELTA_FIELDS[name], 0, data["delta"])
+            case str() as name if name in _EVENTS["deltas"]:
+                self._item(data).add(_EVENTS["deltas"][name], 0, data["delta"])
                 return ()
-            case str() as name if name in REPEATED_EVENTS or name.startswith(PROGRESS_PREFIXES):
+            case str() as name if name in _EVENTS["repeated"] or name.startswith(_PROGRESS):
                 return ()
             case name:
                 return self.skip_unknown(str(name))
 
-    def partial(self, status: MessageStatus) -> Message | None:
-        if not self._started:
-            return None
-        output = [item.to_native(cut=True) for item in self._items]
-        return decode.decode_message({**self._native, "output": output}, self._reply, status)
+    def accumulated_reply(self) -> dict[str, Any]:
+        return {**self._native, "output": [item.to_native(cut=True) for item in self._items]}
 
     def _begin(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
-        self._native |= _without_output(native)
-        if not self._started:
-            self._started = True
+        is_first = not self._native
+        self._native |= {"output": (), **native}
+        if is_first:
             yield MessageStart(self._reply.message_id, native.get("model") or self._model)
 
     def _item(self, data: dict[str, Any], kind: str = "") -> ItemAccumulator:
@@ -284,14 +256,19 @@ class ResponsesStreamDecoder(StreamDecoder):
         same_kind = [item for item in self._items if item.kind == item_kind(native)]
         if index is not None and (item := self._by_index.get(index)) in same_kind:
             return item
-        named = [item for item in same_kind if item.name == item_name(native)]
+        named = [item for item in same_kind if item_name(item.native) == item_name(native)]
         if index is not None or all(item.closed for item in same_kind):
             return named[-1] if named else None
         return next(item for item in (*named, *same_kind) if not item.closed)
 
     def _add_item(self, native: dict[str, Any], index: int | None) -> Iterator[StreamEvent]:
         yield from self._begin({})
-        item = self._open(native, index)
+        last = self._items[-1] if self._items else None
+        item = ItemAccumulator(native, len(self._items), last.first_block + last.blocks if last else 0)
+        self._items.append(item)
+        self._by_index[len(self._by_index) if index is None else index] = item
+        if name := item_name(native):
+            self._by_id[name] = item
         is_function = item.kind == "function_call"
         if is_function or declared_name(native, self._reply.context.native_calls):
             item.call = self._reply.call_id(self._calls, call_reference(native))
@@ -299,15 +276,6 @@ class ResponsesStreamDecoder(StreamDecoder):
         if is_function:
             start = ToolUseStart(self._reply.message_id, item.first_block, item.call, canonical_name(native))
             yield from self._emit(item, start)
-
-    def _open(self, native: dict[str, Any], index: int | None) -> ItemAccumulator:
-        last = self._items[-1] if self._items else None
-        item = ItemAccumulator(native, len(self._items), last.first_block + last.blocks if last else 0)
-        self._items.append(item)
-        self._by_index[len(self._by_index) if index is None else index] = item
-        if item.name:
-            self._by_id[item.name] = item
-        return item
 
     def _text(self, item: ItemAccumulator, data: dict[str, Any], *, refusal: bool) -> Iterable[StreamEvent]:
         position, text = data.get("content_index") or 0, data["delta"]
@@ -332,12 +300,6 @@ class ResponsesStreamDecoder(StreamDecoder):
         if follows:
             text = encode.SEPARATOR + text
         return self._emit(item, ThinkingDelta(self._reply.message_id, item.first_block, text))
-
-    def _arguments(self, item: ItemAccumulator, text: str) -> Iterable[StreamEvent]:
-        item.add("arguments", 0, text)
-        if not item.call or not text:
-            return ()
-        return self._emit(item, ToolUseInputDelta(self._reply.message_id, item.first_block, item.call, text))
 
     def _done(self, native: dict[str, Any], index: int | None) -> Iterator[StreamEvent]:
         """Finish an item. An item that no event announced starts here."""
@@ -404,10 +366,9 @@ class ResponsesStreamDecoder(StreamDecoder):
         """Handle the final object. Its items may be missing although they were streamed."""
         yield from self._begin(native)
         output = native.get("output") or [item.to_native() for item in self._items]
-        for index, final in enumerate(output):
-            yield from self._done(final, index)
         items = []
         for index, ended in enumerate(output):
+            yield from self._done(ended, index)
             item = self._find_item(ended, index)
             streamed = item.native.get("encrypted_content") if item is not None else None
             # The final object has another encryption of the signature than the events.
@@ -417,7 +378,3 @@ class ResponsesStreamDecoder(StreamDecoder):
         if (usage := decode.decode_usage(final)) is not None:
             yield UsageUpdate(self._reply.message_id, usage)
         yield MessageComplete(decode.decode_message(final, self._reply))
-
-
-def _without_output(native: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in native.items() if key != "output"}

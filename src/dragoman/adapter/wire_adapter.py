@@ -62,12 +62,14 @@ class WireAdapter(Adapter):
     decode_counts: Callable[[dict[str, Any]], ReplyCounts] | None = None
     """Returns the `ReplyCounts` of a whole reply, for `read_usage`. None if they are read with the message."""
 
+    _dialects: ClassVar[tuple[Any, ...]] = ()
     _target: Target | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "models" in vars(cls) and "listed_models" not in vars(cls):
             cls.listed_models = cls.models.listed
+        cls._dialects = () if cls.dialect is None else (cls.dialect,)
 
     @abstractmethod
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
@@ -83,8 +85,9 @@ class WireAdapter(Adapter):
         """Decode a request: add its messages to the reader, return its tools and options. By default in the three steps
         below, of which the last is left out for options that are known."""
         covered = [*self.decode_history(native, reader)]
-        tools = reader.tools(native.get("tools"), self.decode_tools, native, self.provider)
-        if tools:
+        # The older form of Chat Completions has functions, which nobody keeps decoded.
+        tools = reader.tools(native.get("functions") or native.get("tools"), self.decode_tools, native, self.provider)
+        if tools and native.get("tools"):
             covered.append("tools")
         context = reader.context
         options = read_options(
@@ -125,6 +128,8 @@ class WireAdapter(Adapter):
 
     decode_error_at: ClassVar[str] = ""
     """Where the function of `decode_error` is, as ``module:name``; empty if the status decides."""
+    dialect: ClassVar[Any] = None
+    """What the parts below take as well, if the wire has dialects."""
     decoder_at: ClassVar[str] = "dragoman.adapter.replies.stream_decoder:WholeReplyDecoder"
     """Where the class of `decoder` is, as ``module:class``. It takes the provider and the context."""
     encode_reply_at: ClassVar[str] = ""
@@ -136,12 +141,12 @@ class WireAdapter(Adapter):
 
     def decoder(self, context: RequestContext) -> "StreamDecoder":
         """Return a new decoder for one streamed reply. By default there are none: a reply is whole."""
-        decoder: StreamDecoder = load_part(self.decoder_at)(self.provider, context)
+        decoder: StreamDecoder = load_part(self.decoder_at)(self.provider, context, *self._dialects)
         return decoder
 
     def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
         """Encode a whole reply for a client."""
-        encoded: dict[str, Any] = self._reply_part(self.encode_reply_at)(message, writer)
+        encoded: dict[str, Any] = self._reply_part(self.encode_reply_at)(message, writer, *self._dialects)
         return encoded
 
     def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
@@ -153,7 +158,8 @@ class WireAdapter(Adapter):
         kind = self._reply_part(self.reply_encoder_at)
         from dragoman.adapter.answers.reply_writer import ReplyWriter  # imported late: only servers write replies
 
-        encoder: ReplyStreamEncoder = kind(ReplyWriter.for_stream(self.provider, self.model, context))
+        writer = ReplyWriter.for_stream(self.provider, self.model, context)
+        encoder: ReplyStreamEncoder = kind(writer, *self._dialects)
         return encoder
 
     def _reply_part(self, place: str) -> Any:
@@ -202,7 +208,15 @@ class WireAdapter(Adapter):
         native = wirejson.loads_object(response.body)
         if self.error_field in native:
             raise self.error(response.status, response.body, response.headers)
+        if (failed := self.find_embedded_error(native)) is not None:
+            from dragoman.adapter.replies.error_context import ErrorContext  # imported late: few replies fail
+
+            raise self.decode_error(failed, ErrorContext(self.provider, self.model, headers=response.headers))
         return native
+
+    def find_embedded_error(self, native: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the error that a reply with a good status holds, as `decode_error` takes it; None if it has none."""
+        return None
 
     def poll_request(self, reply: Message) -> WireRequest | None:
         path = self._running_path(reply)

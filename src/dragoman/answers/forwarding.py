@@ -10,8 +10,8 @@ from typing import Any
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.wire import WireRequest
+from dragoman.answers.provider_request import receipt
 from dragoman.attempt.attempt import Attempt
-from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import Usage
 from dragoman.configuration.config import ClientConfig
 from dragoman.configuration.transports import PlainTransport
@@ -61,12 +61,12 @@ async def forward(
                 for observe in observers:
                     await observe(reply.headers).work_async()
                 yield reply
-            outcome = Replied(_receipt(used()))
+            outcome = Replied(receipt(used()))
         except (GeneratorExit, asyncio.CancelledError):
-            outcome = Abandoned(billed=_receipt(used()))  # the provider may go on
+            outcome = Abandoned(billed=receipt(used()))  # the provider may go on
             raise
         except Exception as error:
-            outcome = Broken(error, _receipt(used()), seen=True) if has_begun else Failed(error)
+            outcome = Broken(error, receipt(used()), seen=True) if has_begun else Failed(error)
             raise
         finally:
             with suppress(StopAsyncIteration):
@@ -87,8 +87,3 @@ def _attempt(attempt: Attempt) -> Generator[Any, Any, SendOutcome]:
     if isinstance(outcome, Failed) and not is_sent:
         raise outcome.error
     return outcome
-
-
-def _receipt(usage: Usage) -> Message:
-    """Return a message with the usage of a reply, and no content."""
-    return Message(role=Role.ASSISTANT, content=(), metadata=MessageMetadata(usage=usage))

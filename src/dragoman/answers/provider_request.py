@@ -144,7 +144,7 @@ class ProviderRequest:
             config,
             adapter,
             lambda context: replace(request, terms=context.terms),
-            read=partial(_read_receipt, adapter),
+            read=lambda response, context: receipt(adapter.read_usage(response, context)),
             governors=governors,
             measure=measure,
         )
@@ -253,9 +253,13 @@ class ProviderRequest:
                                 begun = begun or bool(events)
                                 # The request may be long, and is not sent again.
                                 self._encode = _encode_again if begun else self._encode
-                                if begun and not _refuses_key(reader.outcome):
+                                ended = reader.outcome
+                                # Words about the sender's key are not for whoever gets the bytes.
+                                if begun and not (
+                                    isinstance(ended, Broken) and isinstance(ended.error, AuthenticationError)
+                                ):
                                     yield events
-                                if reader.outcome is not None:
+                                if ended is not None:
                                     break
                                 del arrived, events
                 except (GeneratorExit, asyncio.CancelledError):
@@ -324,11 +328,6 @@ class ProviderRequest:
         return outcome
 
 
-def _refuses_key(outcome: SendOutcome | None) -> bool:
-    """Whether a reply ends in words about the sender's key, which are not for whoever gets the bytes."""
-    return isinstance(outcome, Broken) and isinstance(outcome.error, AuthenticationError)
-
-
 async def _send_outcome(work: AsyncGenerator[_Exchange, Any], outcome: SendOutcome) -> _Exchange | None:
     """Return the effect of the next attempt; None if there is none."""
     try:
@@ -353,9 +352,8 @@ async def _filter(
 _RECEIPT = Message(role=Role.ASSISTANT, content=())
 
 
-def _read_receipt(adapter: Adapter, response: WireResponse, context: RequestContext) -> Message:
+def receipt(usage: Usage | None) -> Message:
     """Return a message that has the usage of a reply, and no content."""
-    usage = adapter.read_usage(response, context)
     # Validation would take as long as reading the usage.
     metadata = assemble(MessageMetadata, {**_RECEIPT.metadata.__dict__, "usage": usage}, {"usage"})
     return assemble(Message, {**_RECEIPT.__dict__, "metadata": metadata}, {"role", "content", "metadata"})

@@ -109,14 +109,15 @@ class StateWriter:
     Without a sealer every method returns None, and the loss is recorded once for each kind of state.
     """
 
-    def __init__(self, context: RequestContext, issuer: str, reply_id: str) -> None:
+    def __init__(self, context: RequestContext, issuer: str, reply_id: str, losses: list[Loss]) -> None:
+        """``losses`` receives what the client does not get."""
         self._context = context
         self._issuer = issuer
         self.reply_id = reply_id
         """The id of the reply: its envelopes belong together."""
         self.model = context.model
         """The full id of the model that answered."""
-        self._losses: list[tuple[int, str, str]] = []
+        self._losses = losses
 
     @property
     def can_seal(self) -> bool:
@@ -142,8 +143,7 @@ class StateWriter:
             return None
         if not self.can_seal:
             if self._is_signed(message):
-                reason = "signatures of the provider's own parts cannot go to the client: left out"
-                self._losses.append((-1, "", reason))
+                self._lose(-1, "", "signatures of the provider's own parts cannot go to the client: left out")
             return None
         hidden = _hidden_blocks(message, shown)
         rest = self._rest(message, hidden)
@@ -162,9 +162,9 @@ class StateWriter:
         why = "it became known after the text, and there is no store for it: left out"
         for place in map(int, hidden):
             if _is_opaque(block := message.content[place]):
-                self._losses.append((place, block.type, f"{_WHAT[block.type]}: {why}"))
+                self._lose(place, block.type, f"{_WHAT[block.type]}: {why}")
         if self._is_signed(message):
-            self._losses.append((-1, "", f"a signature of the provider's own parts: {why}"))
+            self._lose(-1, "", f"a signature of the provider's own parts: {why}")
 
     def store_rest(self, message: Message, tool_id: str | None) -> None:
         """Put the whole state of a message into the store, by the client's id of its first call if it has one, and by
@@ -174,25 +174,20 @@ class StateWriter:
             for index, block in enumerate(message.content):
                 if _is_opaque(block):
                     reason = f"the wire has no field for {_WHAT[block.type]}, and there is no store for it: left out"
-                    self._losses.append((index, block.type, reason))
+                    self._lose(index, block.type, reason)
             return
-        state = self._dump(self._rest(message, _hidden_blocks(message, ())))
-        if len(state) > MAX_STATE_BYTES:
-            self._losses.append((-1, "", f"the state is over {MAX_STATE_BYTES} bytes: left out"))
+        if (state := self._dump(self._rest(message, _hidden_blocks(message, ())), -1, "")) is None:
             return
         if tool_id is not None:
             store.put(store_key(self._context, tool_id), state)
         store.put(content_key(self._context, self._context.history_digest, digest_content(message.content)), state)
 
-    def losses(self, message_id: str) -> tuple[Loss, ...]:
-        if not self._losses:
-            return ()
-        return tuple(Loss(LossKind.STATE, message_id, index, reason, block_type=kind)
-                     for index, kind, reason in self._losses)  # fmt: skip
-
     def has_rest(self, message: Message) -> bool:
         """Whether the message needs more on its way back than a client returns."""
         return _is_stateful(message) or not self._notes(message).keys().isdisjoint((*_NOTES, *_BLOCK_NOTES))
+
+    def _lose(self, index: int, block_type: str, reason: str) -> None:
+        self._losses.append(Loss(LossKind.STATE, self.reply_id, index, reason, block_type=block_type))
 
     def _notes(self, message: Message) -> dict[str, Any]:
         raw = message.metadata.provider_raw
@@ -225,20 +220,22 @@ class StateWriter:
             rest["lengths"] = [len(block.text) for block in texts]
         return rest | ({"c": message.channel.value} if message.channel else {})
 
-    def _dump(self, entry: dict[str, Any]) -> bytes:
-        return wirejson.dumps({**entry, "v": VERSION, "p": self._issuer, "m": self.model, "r": self.reply_id})
+    def _dump(self, entry: dict[str, Any], index: int, kind: str) -> bytes | None:
+        """Return the state as bytes; None, and a loss, if it is too large."""
+        state = wirejson.dumps({**entry, "v": VERSION, "p": self._issuer, "m": self.model, "r": self.reply_id})
+        if len(state) <= MAX_STATE_BYTES:
+            return state
+        self._lose(index, kind, f"the state is over {MAX_STATE_BYTES} bytes: left out")
+        return None
 
     def _seal(self, entry: dict[str, Any], index: int, kind: str) -> str | None:
         sealer = self._context.state_sealer
         if sealer is None:
             if kind:
-                self._losses.append((index, kind, "there is no key to seal it with: left out"))
+                self._lose(index, kind, "there is no key to seal it with: left out")
             return None
-        state = self._dump(entry)
-        if len(state) > MAX_STATE_BYTES:
-            self._losses.append((index, kind, f"the state is over {MAX_STATE_BYTES} bytes: left out"))
-            return None
-        return to_text(sealer.seal(state, state_binding(self._context)))
+        state = self._dump(entry, index, kind)
+        return None if state is None else to_text(sealer.seal(state, state_binding(self._context)))
 
 
 def _block_entry(block: ContentBlock, ids: dict[str, str]) -> dict[str, Any]:

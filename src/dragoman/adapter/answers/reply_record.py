@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
+from operator import itemgetter
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -85,16 +86,26 @@ class ReplyRecord:
             return pieces
         taken = {piece.place for piece in pieces}
         self._place_calls(pieces, taken, has_id)
-        pieces = self._add_spare(self._place_texts(pieces, taken), taken)
-        self._place_others(pieces, taken)
-        pieces = self._add_hidden(pieces, taken)
+        pieces = self._place_texts(pieces, taken)
+        if not any(piece.place is not None and isinstance(piece.block, _THINKING) for piece in pieces):
+            # The client has left out the thinking, or sent it back without its state.
+            pieces = self._add_blocks("spare", pieces, taken)
+        for piece in pieces:  # other blocks, such as images, are in their order
+            if piece.place is None and not isinstance(piece.block, (TextBlock, ToolUseBlock)):
+                piece.place = next(iter(self._free(piece.block.type, taken)), None)
+                taken.add(piece.place)
+        pieces = self._add_blocks("block", pieces, taken)
         missing = [entry for place, entry in self.entries.items() if place not in taken and "n" in entry]
         calls = [piece for piece in pieces if isinstance(piece.block, ToolUseBlock)]
         self.is_whole = all(entry["t"] != "tool_use" for entry in missing) and all(
             each.place is not None for each in calls
         )
         self.is_changed = bool(missing)
-        ordered = [piece for _, piece in sorted(zip(_sort_keys(pieces), pieces, strict=True), key=lambda each: each[0])]
+        keyed: list[tuple[int, Piece]] = []
+        for piece in pieces:  # a block of the client's own follows the one before it
+            before = keyed[-1][0] if keyed else -1
+            keyed.append((before if piece.place is None else piece.place, piece))
+        ordered = [piece for _, piece in sorted(keyed, key=itemgetter(0))]
         if self.digest is not None:
             digest = provider_state.digest_content(piece.block for piece in ordered).hex()
             self.is_changed = self.is_changed or digest != self.digest
@@ -203,40 +214,17 @@ class ReplyRecord:
         digest = self.entries[place].get("d")
         return digest is None or digest == provider_state.digest_text(text)
 
-    def _place_others(self, pieces: Iterable[Piece], taken: set[int | None]) -> None:
-        """Place other blocks, such as images, in their order."""
-        for piece in pieces:
-            if piece.place is None and not isinstance(piece.block, (TextBlock, ToolUseBlock)):
-                piece.place = next(iter(self._free(piece.block.type, taken)), None)
-                taken.add(piece.place)
-
-    def _add_spare(self, pieces: list[Piece], taken: set[int | None]) -> list[Piece]:
-        """Add the thinking that the client has left out, or sent back without its state."""
-        if any(piece.place is not None and isinstance(piece.block, _THINKING) for piece in pieces):
-            return pieces
-        spare = self._find_hidden("spare", taken)
-        return [*_without_unknown_thinking(pieces), *spare] if spare else pieces
-
-    def _add_hidden(self, pieces: list[Piece], taken: set[int | None]) -> list[Piece]:
-        """Add the blocks that the client did not get. They count instead of thinking that has no place."""
-        hidden = self._find_hidden("block", taken)
-        if any(isinstance(each.block, _THINKING) for each in hidden):
-            pieces = _without_unknown_thinking(pieces)
-        return [*pieces, *hidden]
-
-    def _find_hidden(self, name: str, taken: set[int | None]) -> list[Piece]:
-        """Return the blocks that the entries hold under a name, and take their places."""
-        kept: list[Piece] = []
+    def _add_blocks(self, name: str, pieces: list[Piece], taken: set[int | None]) -> list[Piece]:
+        """Add the blocks that the entries hold under a name. Their thinking counts instead of what has no place."""
+        added: list[Piece] = []
         for place, entry in self.entries.items():
             if (found := entry.get(name)) and place not in taken:
                 with suppress(ValidationError):
-                    kept.append(Piece(_BLOCK.validate_python(found), place))
+                    added.append(Piece(_BLOCK.validate_python(found), place))
                     taken.add(place)
-        return kept
-
-
-def _without_unknown_thinking(pieces: Iterable[Piece]) -> list[Piece]:
-    return [piece for piece in pieces if not (piece.place is None and isinstance(piece.block, ThinkingBlock))]
+        if any(isinstance(each.block, _THINKING) for each in added):
+            pieces = [each for each in pieces if not (each.place is None and isinstance(each.block, ThinkingBlock))]
+        return [*pieces, *added]
 
 
 def parse_state(data: bytes) -> State:
@@ -272,16 +260,3 @@ def _upgrade(first: Mapping[str, Any]) -> State:
 
 def _text(piece: Piece) -> str:
     return piece.block.text if isinstance(piece.block, TextBlock) else ""
-
-
-def _sort_keys(pieces: Iterable[Piece]) -> list[tuple[int, int]]:
-    """Return the place of each block; a block of the client's own follows the one before it."""
-    keys: list[tuple[int, int]] = []
-    last = -1
-    for number, piece in enumerate(pieces):
-        if piece.place is None:
-            keys.append((last, number + 1))
-        else:
-            last = piece.place
-            keys.append((last, 0))
-    return keys

@@ -1,7 +1,7 @@
 """Writes one reply in a client's wire: its identity, its losses, and the state that travels with it."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from dragoman.adapter.answers import client_ids
 from dragoman.adapter.answers.provider_state import StateWriter
@@ -12,11 +12,13 @@ from dragoman.adapter.replies.drift import DRIFT_NOTE
 from dragoman.canonical.blocks import Citation, ContentBlock, ProviderBlock, ToolUseBlock
 from dragoman.canonical.events import MessageStart
 from dragoman.canonical.ids import ModelId
-from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Alternative, Message, StopReason
 from dragoman.canonical.usage import TokenUsage
 
-logger = get_logger("dragoman.adapter")
+TEXT, THINKING, CALL, OPAQUE = "text", "thinking", "tool_use", "opaque"
+"""What a part of a reply is for clients; the first three have the names of canonical blocks."""
+
+ItemT = TypeVar("ItemT")
 
 
 class ReplyWriter:
@@ -32,8 +34,8 @@ class ReplyWriter:
         self.context = context
         self.message_id = message_id
         self.is_own = issuer == provider
-        self.state = StateWriter(context, issuer, message_id)
         self.losses: list[Loss] = []
+        self.state = StateWriter(context, issuer, message_id, self.losses)
         self._left_out = 0
 
     @classmethod
@@ -125,6 +127,14 @@ class ReplyWriter:
         self.record_loss(LOSS_KINDS.get(block.type, LossKind.UNKNOWN_BLOCK), reason, severity, index=index,
                          block=block.type)  # fmt: skip
 
+    def record_unsupported(self, index: int, block: ContentBlock, where: str) -> None:
+        """Record that the client does not get a block. A sealed native block comes back to its provider."""
+        if isinstance(block, ProviderBlock):
+            reason = f"a native block of {block.provider}, {block.kind}: the client does not get it"
+        else:
+            reason = f"{where} holds no {block.type}: left out"
+        self.record_block_loss(index, block, reason)
+
     def addressed(self, citations: Sequence[Citation], index: int) -> list[Citation]:
         """Return the sources of a text that have an address, for wires that need one; others are a loss."""
         found = [source for source in citations if source.url]
@@ -139,8 +149,8 @@ class ReplyWriter:
         self.record_loss(LossKind.STOP_REASON, reason, Severity.INFO if is_ordinary else Severity.WARNING)
 
     def record_usage_losses(self, usage: TokenUsage | None, *names: str) -> None:
-        """Record the counts that the wire has no field for, if they are not 0."""
-        if usage is not None and any(map(vars(usage).get, names)):
+        """Record the counts that the wire has no field for, if they are not 0. Its own provider has no others."""
+        if not self.is_own and usage is not None and any(map(vars(usage).get, names)):
             lost = [name for name in names if getattr(usage, name)]
             reason = f"the wire does not report {', '.join(lost)} separately"
             self.record_loss(LossKind.USAGE, reason, Severity.INFO)
@@ -168,12 +178,30 @@ class ReplyWriter:
         if self._left_out:
             reason = f"n: the reply has one answer here, the {self._left_out} others are left out"
             self.record_loss(LossKind.OPTION, reason)
-        losses = (*self.losses, *self.state.losses(self.message_id))
+        losses = tuple(self.losses)
         if not losses:
             return ()
         self.context.losses.extend(losses)
         log_losses(losses, session_id=self.context.session_id, adapter=self.provider)
         return losses
+
+
+def place_opaque(items: Sequence[ItemT], added: Sequence[ItemT], kind_of: Callable[[ItemT], str]) -> list[ItemT]:
+    """Return the items with ``added``, and with the opaque items at the end, before the calls that end the reply, or
+    before its last text: of a text, two calls and an opaque item, the last one goes before the first call.
+
+    Clients take the last block for the answer, and providers refuse histories in which thinking ends a message.
+    ``kind_of`` returns TEXT, CALL or OPAQUE. If nothing but opaque items is there, ``added`` follows them.
+    """
+    end = len(items)
+    while end and kind_of(items[end - 1]) == OPAQUE:
+        end -= 1
+    if end == 0:
+        return [*items, *added]
+    place = end - 1
+    while place and kind_of(items[end - 1]) == kind_of(items[place - 1]) == CALL:
+        place -= 1
+    return [*items[:place], *items[end:], *added, *items[place:end]]
 
 
 LOSS_KINDS = {

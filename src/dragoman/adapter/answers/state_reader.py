@@ -6,6 +6,7 @@ An envelope that does not open, or that was made for another place, is a loss; n
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from dragoman.adapter.answers import provider_state
@@ -42,18 +43,13 @@ def restore_state(history: HistoryReader) -> list[Message]:
     reader = _StateReader(provider, context)
     digest = _HistoryDigest()
     restored = messages[: digest.resume(history)]
-    run: list[Message] = []  # messages of the assistant that follow each other
-    for message in messages[len(restored) :]:
-        if message.role is Role.ASSISTANT:
-            run.append(message)
+    for is_reply, run in groupby(messages[len(restored) :], key=lambda message: message.role is Role.ASSISTANT):
+        if is_reply:
+            restored += reader.read_run(list(run), digest)
             continue
-        if run:
-            restored += reader.read_run(run, digest)
-            run = []
-        restored.append(message)
-        digest.add(message.role, message.content)
-    if run:
-        restored += reader.read_run(run, digest)
+        for message in run:
+            restored.append(message)
+            digest.add(message.role, message.content)
     context.history_digest = digest.value
     if reader.losses:
         context.losses.extend(reader.losses)
@@ -142,7 +138,12 @@ class _StateReader:
             if all(state["k"] != "rest" for state in states) and (stored := self._find_stored(first, reply, start)):
                 states.append(stored)
             restored += [self._rebuild(first, reply, states)] if states else _as_messages(reply)
-        return _with_own_ids(restored, self._context)
+        seen: set[str] = set()
+        for index, message in enumerate(restored):  # a client may have two replies in one message
+            if message.id in seen:
+                restored[index] = message.model_copy(update={"id": self._context.new_id()})
+            seen.add(message.id)
+        return restored
 
     def _states_of(self, parts: Iterable[_Part]) -> list[State]:
         """Return the state of the blocks, and of calls whose envelope is elsewhere."""
@@ -170,8 +171,7 @@ class _StateReader:
         waiting: list[_Part] = []
         current: list[_Part] | None = None
         for part in parts:
-            if part.reply is None and (named := self._reply_of(part.block, texts)) is not None:
-                part.reply = named
+            part.reply = part.reply or self._reply_of(part.block, texts)
             if part.reply is not None:
                 current = replies.setdefault(part.reply, [])
             if current is None:
@@ -184,8 +184,7 @@ class _StateReader:
     def _reply_of(self, block: ContentBlock, texts: dict[str, str]) -> str | None:
         """Return the name of the reply that a block without state belongs to; None if no envelope names it."""
         if isinstance(block, ToolUseBlock):
-            state = self._calls.get(block.id)
-            return None if state is None else state["r"]
+            return self._calls.get(block.id, {}).get("r")
         return texts.get(provider_state.digest_text(block.text)) if isinstance(block, TextBlock) and texts else None
 
     def _open_message(self, message: Message, start: bytes, digest: _HistoryDigest) -> list[_Part]:
@@ -216,33 +215,29 @@ class _StateReader:
         text = _opaque_text(block)
         if text is None or not provider_state.is_envelope(text):
             return _Part(message, index, block)
-        state = self._open(text, before, message.id, index, block.type)
-        if state is not None:
-            return _Part(message, index, block, state)
+        try:
+            return _Part(message, index, block, self._open(text, before))
+        except ValueError as error:
+            self._lose(message.id, index, block.type, str(error))
         if isinstance(block, ThinkingBlock) and block.text:
             return _Part(message, index, ThinkingBlock(text=block.text))
         return None
 
-    def _open(self, text: str, before: set[bytes], message_id: str, index: int, kind: str) -> State | None:
-        """Open an envelope. ``before`` are digests of the conversation, to which version 1 is bound."""
+    def _open(self, text: str, before: set[bytes]) -> State:
+        """Open an envelope. ``before`` are digests of the conversation, to which version 1 is bound. Raises ValueError
+        with the reason why it does not open."""
         sealer, context = self._context.state_sealer, self._context
         if sealer is None:
-            self._lose(message_id, index, kind, "there is no key to open it")
-            return None
+            raise ValueError("there is no key to open it")
+        sealed = provider_state.from_text(text)
         why = ""
-        try:
-            sealed = provider_state.from_text(text)
-        except ValueError as error:
-            self._lose(message_id, index, kind, str(error))
-            return None
         firsts = [provider_state.first_binding(context, digest) for digest in sorted(before)]
         for binding in (provider_state.state_binding(context), *firsts):
             try:
                 return parse_state(sealer.open(sealed, binding))
             except (ValueError, MalformedReplyError) as error:
                 why = str(error)
-        self._lose(message_id, index, kind, why)
-        return None
+        raise ValueError(why)
 
     def _lose(self, message_id: str, index: int, kind: str, why: str) -> None:
         reason = f"state that a client sent back cannot be opened: {why}"
@@ -344,17 +339,6 @@ def _as_messages(parts: Iterable[_Part]) -> list[Message]:
         else message.model_copy(update={"content": tuple(blocks)})
         for message, blocks in contents.values()
     ]  # fmt: skip
-
-
-def _with_own_ids(messages: Iterable[Message], context: RequestContext) -> list[Message]:
-    """Return the messages, each with an id of its own: a client may have two replies in one message."""
-    seen: set[str] = set()
-    named: list[Message] = []
-    for message in messages:
-        again = message.id in seen
-        named.append(message.model_copy(update={"id": context.new_id()}) if again else message)
-        seen.add(message.id)
-    return named
 
 
 def _last_thoughts(pieces: Sequence[Piece]) -> list[ThinkingBlock]:

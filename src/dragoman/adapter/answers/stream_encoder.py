@@ -19,8 +19,7 @@ from collections.abc import (
 from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.answers.opaque_place import OPAQUE, place_opaque
-from dragoman.adapter.answers.reply_writer import ReplyWriter
+from dragoman.adapter.answers.reply_writer import CALL, OPAQUE, TEXT, THINKING, ReplyWriter, place_opaque
 from dragoman.adapter.errors import (
     MALFORMED_ERRORS,
     DragomanError,
@@ -51,8 +50,6 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.usage import TokenUsage
-
-TEXT, THINKING, CALL = "text", "thinking", "tool_use"
 
 BlockEvent = TextDelta | ThinkingDelta | ToolUseStart | ToolUseInputDelta | ToolUseEnd
 
@@ -267,26 +264,17 @@ class ReplyStreamEncoder(ABC):
             raise ValueError("a call starts twice")
         return self._switch(CALL, event.content_block_index, "", event.tool_use_id, event.tool_name)
 
-    def _on_input(self, event: ToolUseInputDelta) -> bytes:
+    def _on_rest_of_call(self, event: ToolUseInputDelta | ToolUseEnd) -> bytes:
         if self._holds_rest:
             return b""
-        if not self._is_open(event):
-            return self._enqueue(event)
-        return self._continue(event.partial_json)
-
-    def _on_call_end(self, event: ToolUseEnd) -> bytes:
-        if self._holds_rest:
-            return b""
-        if not self._is_open(event):
-            return self._enqueue(event)
-        written = b"" if self._fragments else self._continue(wirejson.dumps_text(event.final_input))
-        return written + self._close() + self._resume()
-
-    def _is_open(self, event: ToolUseInputDelta | ToolUseEnd) -> bool:
-        """Whether an event continues the open call. Raises ValueError if no call is open that it could wait for."""
         if self._kind is not CALL:
             raise ValueError("a call continues that is not open")
-        return event.tool_use_id == self._call
+        if event.tool_use_id != self._call:
+            return self._enqueue(event)
+        if isinstance(event, ToolUseInputDelta):
+            return self._continue(event.partial_json)
+        written = b"" if self._fragments else self._continue(wirejson.dumps_text(event.final_input))
+        return written + self._close() + self._resume()
 
     def _enqueue(self, event: BlockEvent) -> bytes:
         """Keep an event until the open call has ended."""
@@ -443,8 +431,8 @@ _HANDLERS: dict[type, Callable[[ReplyStreamEncoder, Any], bytes]] = {
     TextDelta: ReplyStreamEncoder._on_text,
     ThinkingDelta: ReplyStreamEncoder._on_thinking,
     ToolUseStart: ReplyStreamEncoder._on_call,
-    ToolUseInputDelta: ReplyStreamEncoder._on_input,
-    ToolUseEnd: ReplyStreamEncoder._on_call_end,
+    ToolUseInputDelta: ReplyStreamEncoder._on_rest_of_call,
+    ToolUseEnd: ReplyStreamEncoder._on_rest_of_call,
     UsageUpdate: ReplyStreamEncoder._on_usage,
     MessageStart: ReplyStreamEncoder._on_start,
     MessageComplete: ReplyStreamEncoder._on_complete,

@@ -122,7 +122,9 @@ def _project_history(
     while lead < len(messages) and messages[lead].role in INSTRUCTION_ROLES:
         lead += 1
     # Instructions that are sent as the user's may merge with the user's next message.
-    whole = whole or server_state or (lead > 0 and target.capabilities.supports_system_prompt is ABSENT)
+    # What a provider stores of a conversation is compared with all of it.
+    whole = whole or server_state or options.server_state is not None
+    whole = whole or (lead > 0 and target.capabilities.supports_system_prompt is ABSENT)
     prefix = EMPTY_PREFIX
     if context.encode_cache.prefixes and not whole:
         prefix = _find_prefix(target, messages, options, context, lead)

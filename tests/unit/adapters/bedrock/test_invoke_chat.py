@@ -105,3 +105,9 @@ def test_an_error_in_a_stream_has_its_class() -> None:
 
 def _json(value: Any) -> bytes:
     return json.dumps(value).encode()
+
+
+def test_its_services_are_those_of_bedrock() -> None:
+    services = get_adapter("bedrock-invoke:qwen").services
+    assert services is not None
+    assert services.offers == {"count_tokens"}

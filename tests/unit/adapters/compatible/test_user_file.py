@@ -10,8 +10,9 @@ from dragoman import Message, get_adapter
 from dragoman.adapter import registry
 from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
 from dragoman.adapter.registry import adapter_class, providers, register_adapter
-from dragoman_adapters.compatible import register_endpoint, user_file
-from dragoman_adapters.compatible.adapter import user_endpoints
+from dragoman_adapters.compatible import adapter as built
+from dragoman_adapters.compatible import register_endpoint
+from dragoman_adapters.compatible.adapter import FILE_VARIABLE, user_endpoints
 from dragoman_adapters.mistral.adapter import MistralAdapter
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from tests.unit.adapters.openai_chat.wire import encode_request
@@ -22,8 +23,8 @@ Write = Callable[[str], Path]
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Only the test's own configuration, which does not outlive the test."""
-    monkeypatch.delenv(user_file.VARIABLE, raising=False)
-    monkeypatch.setattr(user_file, "user_config_path", lambda name: tmp_path / "config" / name)
+    monkeypatch.delenv(FILE_VARIABLE, raising=False)
+    monkeypatch.setattr(built, "user_config_path", lambda name: tmp_path / "config" / name)
     monkeypatch.setattr(registry, "_registered", {})
     monkeypatch.setattr(registry, "_load_sources", lambda: (user_endpoints,))
     adapter_class.cache_clear()
@@ -38,7 +39,7 @@ def write(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Write:
     def write_table(text: str) -> Path:
         path = tmp_path / "mine.toml"
         path.write_text(text)
-        monkeypatch.setenv(user_file.VARIABLE, str(path))
+        monkeypatch.setenv(FILE_VARIABLE, str(path))
         return path
 
     return write_table
@@ -154,7 +155,7 @@ def test_an_invalid_table_is_reported_on_use(write: Write) -> None:
 
 def test_a_missing_file_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A path in the environment has to exist."""
-    monkeypatch.setenv(user_file.VARIABLE, str(tmp_path / "gone.toml"))
+    monkeypatch.setenv(FILE_VARIABLE, str(tmp_path / "gone.toml"))
     with pytest.raises(ConfigurationError, match=r"DRAGOMAN_ENDPOINTS names .*gone\.toml"):
         get_adapter("house:x")
 
