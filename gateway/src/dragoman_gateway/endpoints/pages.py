@@ -1,15 +1,13 @@
 """Endpoints that are not turns: models, health, metrics, and addresses that do not exist."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Match, Route
 
-from dragoman import get_adapter
-from dragoman.errors import DragomanError, NotFoundError
+from dragoman.errors import NotFoundError
 from dragoman_gateway.access import Caller, OpenAccess
 from dragoman_gateway.bodies.read import read_headers
 from dragoman_gateway.database import DatabaseUnavailableError
@@ -17,11 +15,11 @@ from dragoman_gateway.endpoints.metrics_page import CONTENT_TYPE, metrics_page
 from dragoman_gateway.endpoints.openapi import openapi
 from dragoman_gateway.errors import ClientError, DeniedError, NoAddressError, UnavailableError
 from dragoman_gateway.keys.admission import spend_page
-from dragoman_gateway.models.names import Models
+from dragoman_gateway.models.names import Models, facts_of
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.running.metrics import new_request_id
 from dragoman_gateway.turn.errors import error_response
-from dragoman_gateway.wires import MESSAGES, Wire, wire_of
+from dragoman_gateway.wires import MESSAGES, RESPONSES, Wire, wire_of
 
 
 def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function inside is a page
@@ -81,7 +79,7 @@ def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function insi
     async def no_socket(request: Request) -> Response:
         """Tell a client that wants a websocket to use HTTP: with 426 it does so at once."""
         return error_page(
-            wire_of(request.headers, "responses"), _NoSocketError("use POST: this gateway does not serve websockets")
+            wire_of(request.headers, RESPONSES), _NoSocketError("use POST: this gateway does not serve websockets")
         )
 
     return [
@@ -190,7 +188,6 @@ def _entry(name: str, target: str, wire: Wire) -> dict[str, Any]:
         "max_input_tokens": None,
         "max_tokens": None,
     }
-    with suppress(DragomanError):
-        facts = get_adapter(target).capabilities
+    if (facts := facts_of(target)) is not None:
         entry |= {"max_input_tokens": facts.max_context_tokens, "max_tokens": facts.max_output_tokens}
     return entry

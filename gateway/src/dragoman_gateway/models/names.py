@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 
-from dragoman import AsyncClient, get_adapter
-from dragoman.errors import NotFoundError, UnknownProviderError
+from dragoman import AdapterCapabilities, AsyncClient, get_adapter
+from dragoman.errors import DragomanError, NotFoundError, UnknownProviderError
 from dragoman_gateway.access import Caller
 from dragoman_gateway.errors import ModelDeniedError
 from dragoman_gateway.models.deployments import Deployment, Deployments, DeploymentSettings, build
@@ -97,6 +97,13 @@ class Models:
         near = ", ".join(difflib.get_close_matches(name, self._exact, n=3, cutoff=0.4))
         hint = f"near names are {near}" if near else "name it as provider:model, such as anthropic:claude-opus-5-5"
         raise NotFoundError(reason or f"there is no model {name!r:.120}; {hint}")
+
+
+def facts_of(model: str) -> AdapterCapabilities | None:
+    """Return what is known of a model; None if its provider is not installed, as that of an alias may be."""
+    with suppress(DragomanError):
+        return get_adapter(model).capabilities
+    return None
 
 
 def _is_pattern(name: str) -> bool:

@@ -15,7 +15,7 @@ from dragoman.limits import Limits
 from dragoman_gateway.access import Access, Caller, OpenAccess
 from dragoman_gateway.access.owned_ids import OwnedIds, find_made_ids, may_name_ids
 from dragoman_gateway.access.page_rules import PageRules
-from dragoman_gateway.access.spelling import check_spelling
+from dragoman_gateway.access.wire_fields import check_spelling
 from dragoman_gateway.bodies.values import count_values
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import keys as keys_table

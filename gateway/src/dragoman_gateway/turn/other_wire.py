@@ -19,6 +19,7 @@ from dragoman_gateway.toml import load_table
 from dragoman_gateway.wires import Wire
 
 LATE_MARK = "[A message of the system, not of the user]\n"
+_TOKEN = "a token of the client that is not a prompt, and that no prompt cache would recognise, was left out"
 _INSTRUCTIONS = (Role.SYSTEM, Role.DEVELOPER)
 
 
@@ -45,10 +46,17 @@ def messages_for(
 
     Raises InvalidRequestError for a late system message that the provider cannot have, if the settings say so.
     """
-    if wire.tokens.patterns and not settings.keep_client_tokens:
-        sent, loss = wire.tokens.remove(sent)
-        if loss is not None:
-            _note(losses, loss)
+    if wire.client_tokens and sent and sent[0].role is Role.SYSTEM and not settings.keep_client_tokens:
+        system = sent[0]
+        kept = tuple(
+            block
+            for block in system.content
+            if not isinstance(block, TextBlock) or not any(each.fullmatch(block.text) for each in wire.client_tokens)
+        )
+        if len(kept) < len(system.content):
+            _note(losses, Loss(LossKind.FIELD, system.id, 0, _TOKEN, Severity.INFO, "text"))
+            changed = (system.model_copy(update={"content": kept}),) if kept else ()
+            sent = (*changed, *sent[1:])
     if settings.late_system == "plain" or adapter.capabilities.supports_mid_conversation_system:
         return sent
     first = next((place for place, each in enumerate(sent) if each.role not in _INSTRUCTIONS), len(sent))

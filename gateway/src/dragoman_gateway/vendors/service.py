@@ -9,7 +9,7 @@ from pydantic_core import to_json
 from starlette.datastructures import QueryParams
 
 from dragoman_gateway.access import Caller
-from dragoman_gateway.access.spelling import check_spelling
+from dragoman_gateway.access.wire_fields import check_spelling
 from dragoman_gateway.bodies.read import parse_object, read_body
 from dragoman_gateway.endpoints.endpoint import Endpoint, Exchange
 from dragoman_gateway.running.generation import Gateway, Generation

@@ -16,8 +16,7 @@ from dragoman.messages import CostStatus
 from dragoman.transport import AsyncStreamedReply
 from dragoman_gateway.access import Caller
 from dragoman_gateway.access.page_rules import is_json
-from dragoman_gateway.access.spelling import check_spelling
-from dragoman_gateway.access.wire_fields import wire_objects
+from dragoman_gateway.access.wire_fields import check_spelling, wire_objects
 from dragoman_gateway.bodies.read import parse_object, read_body
 from dragoman_gateway.endpoints.endpoint import Endpoint, Exchange
 from dragoman_gateway.errors import DeniedError, ModelDeniedError
@@ -31,8 +30,7 @@ from dragoman_gateway.vendors.forwarding.body import FormBody
 from dragoman_gateway.vendors.forwarding.costs import Cost
 from dragoman_gateway.vendors.forwarding.form import BatchFile, form_fields
 from dragoman_gateway.vendors.forwarding.ids import KIND, ForwardedIds, address_here, begun_upload, upload_of
-from dragoman_gateway.wires import ALL_WIRES
-from dragoman_gateway.wires.contract import matches
+from dragoman_gateway.wires import ALL_WIRES, matches
 from dragoman_gateway.wires.forwarded import Address, addressed
 
 _PASSED = ("accept",)
