@@ -23,6 +23,8 @@ class ClientError(RequestError):
     status: ClassVar[int] = 400
     headers: ClassVar[Mapping[str, str]] = {}
     """Further headers of the answer."""
+    details: Mapping[str, Any] = {}
+    """Fields by which a client recognizes the refusal, and knows what to do."""
     retry_after: int | None = None
 
     @property
@@ -32,10 +34,8 @@ class ClientError(RequestError):
 
 
 class ServerStateError(ClientError):
-    """The request continues from state at a provider of the client's wire, and another provider answers.
-
-    ``details`` are the fields by which a client recognizes the refusal and sends its whole history instead.
-    """
+    """The request continues from state at a provider of the client's wire, and another provider answers: the client
+    sends its whole history instead."""
 
     def __init__(self, field: str, details: Mapping[str, Any]) -> None:
         self.details = details
@@ -48,7 +48,7 @@ class ThreadNotFoundError(ClientError):
     """
 
     status = 404
-    details: ClassVar[Mapping[str, Any]] = {"error_code": "thread_not_found"}
+    details = {"error_code": "thread_not_found"}  # noqa: RUF012  # it is never changed
 
     def __init__(self) -> None:
         super().__init__("there is no such thread: a message can be continued only by the key that got it")

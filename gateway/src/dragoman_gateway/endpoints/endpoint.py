@@ -185,15 +185,12 @@ class Endpoint:
         if stored.streamed:
             head["cache-control"] = "no-cache"
             reply = StreamingResponse(background.follow(response), media_type="text/event-stream", headers=head)
-        departure = DisconnectWatcher(exchange.receive)
-        try:
-            await reply(exchange.scope, exchange.receive, exchange.send)
-        except asyncio.CancelledError:
-            if not departure.seen:
+        with DisconnectWatcher(exchange.receive):
+            try:
+                await reply(exchange.scope, exchange.receive, exchange.send)
+            except asyncio.CancelledError:
+                exchange.record.broken = True
                 raise
-            exchange.record.broken = True
-        finally:
-            departure.stop()
 
     async def read(self, exchange: Exchange) -> tuple[ClientRequest, RequestResources]:
         """Return the request, and what it is asked with. Raises what its client gets as an error."""

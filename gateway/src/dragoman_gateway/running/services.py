@@ -17,9 +17,9 @@ from dragoman_gateway.access.owned_ids import OwnedIds, find_made_ids, may_name_
 from dragoman_gateway.access.page_rules import PageRules
 from dragoman_gateway.access.wire_fields import check_spelling
 from dragoman_gateway.bodies.values import count_values
-from dragoman_gateway.database import Database, DatabaseUnavailableError
+from dragoman_gateway.database import Database
 from dragoman_gateway.database.tables import keys as keys_table
-from dragoman_gateway.errors import DeniedError, UnavailableError
+from dragoman_gateway.errors import DeniedError
 from dragoman_gateway.json import dumps
 from dragoman_gateway.keys.access import KeyAccess, OpenUntilKeys
 from dragoman_gateway.keys.admission import Admission
@@ -33,7 +33,7 @@ from dragoman_gateway.running.shares import Share, Shares
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.stored.background import Background
 from dragoman_gateway.stored.call_state import CallState, ConversationLabels, RequestState
-from dragoman_gateway.stored.recorder import Recorder, StoredJudge
+from dragoman_gateway.stored.recorder import Recorder, judge_stored
 from dragoman_gateway.stored.records import StoredResponse
 from dragoman_gateway.stored.response_store import ExpansionLimit, ResponseStore
 from dragoman_gateway.stored.turn import StoredTurn, is_reference, read_turn, unresolved_items
@@ -161,10 +161,7 @@ class RequestServices:
         is_responses = request.wire.name == "responses"
         if caller.key_id is not None:
             named = await share.work(len(request.body), partial(_find_names, request, services.owned))
-            try:
-                await services.owned.check(caller, named)
-            except DatabaseUnavailableError:
-                raise UnavailableError("ids cannot be checked at the moment: try again", retry_after=5) from None
+            await services.owned.check(caller, named)
         if request.wire.stores_state and services.states is not None:
             self.state = RequestState()
         items = fields.get("input") if is_responses else None
@@ -206,8 +203,8 @@ class RequestServices:
         if config.policy is None:
             return None
         extensions = policy_extensions(config.extensions, request.caller, request.request_id, request.headers)
-        stored_judge = StoredJudge(config.policy, extensions)
-        return lambda stored: stored_judge.response(stored, request.record.asked or request.record.model)
+        policy, record = config.policy, request.record
+        return lambda stored: judge_stored(stored, policy, extensions, record.asked or record.model)
 
     def _storing(self, state: RequestState, caller: Caller, send: Send) -> Send:
         """Return what stores the state that the reply added before its bytes are sent."""
@@ -229,10 +226,7 @@ class RequestServices:
             made = find_made_ids(message["body"], threads=threads, items=items)
             if new := {each: kind for each, kind in made.items() if each not in self._made}:
                 self._made |= new.keys()
-                try:
-                    await self.services.owned.record(caller, new)
-                except DatabaseUnavailableError:
-                    self.services.owned.dropped += len(new)
+                await self.services.owned.record(caller, new)
             await send(message)
 
         may_name = partial(may_name_ids, threads=threads, items=items) if threads or items else may_name_ids

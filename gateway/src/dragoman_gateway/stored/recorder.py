@@ -26,37 +26,25 @@ _LONGEST_WORD = 2_000
 """Characters. A longer text without any space is data, such as a picture."""
 
 
-class StoredJudge:
-    """Judges JSON for storage, as the input of a model. Parts that a policy has judged before stay as they are."""
+async def judge_stored(stored: StoredResponse, policy: Pipeline, extensions: Extensions, model: str) -> StoredResponse:
+    """Return the response as it may be stored: with its texts as the plugins leave them, as the input of a model. Parts
+    that a policy has judged before stay as they are. ``extensions`` are those of the request, and ``model`` is the one
+    that was asked for it.
 
-    def __init__(self, policy: Pipeline, extensions: Extensions) -> None:
-        """``extensions`` are those of the request."""
-        self._policy = policy
-        self._extensions = extensions
-
-    async def judge(self, value: Any, model: str) -> Any:
-        """Return a copy with its texts as the plugins leave them. ``model`` is the one that was asked for them.
-
-        Raises PolicyDeniedError."""
-        texts = list(dict.fromkeys(text for text in _texts(value) if text.strip()))
-        if not texts or not self._policy.has_plugins(Hook.LLM_INPUT):
-            return value
-        message = Message.user([TextBlock(text=text) for text in texts])
-        extensions = self._extensions.model_copy(update={"llm": LLMExtension(model_id=model)})
-        found = (await self._policy.run_async(Hook.LLM_INPUT, message, extensions)).message.content
-        if len(found) != len(texts) or not all(isinstance(block, TextBlock) for block in found):
-            raise PolicyDeniedError(Hook.LLM_INPUT, "the gateway", "cannot_change", "a plugin took a part out")
-        changed = {
-            text: block.text
-            for text, block in zip(texts, found, strict=True)
-            if isinstance(block, TextBlock) and block.text != text
-        }
-        return _replaced(value, changed) if changed else value
-
-    async def response(self, stored: StoredResponse, model: str) -> StoredResponse:
-        """Return the response as it may be stored. Raises PolicyDeniedError."""
-        judged = await self.judge({"input": list(stored.input), "response": stored.response}, model)
-        return replace(stored, input=judged["input"], response=judged["response"])
+    Raises PolicyDeniedError."""
+    value: dict[str, Any] = {"input": list(stored.input), "response": stored.response}
+    texts = list(dict.fromkeys(text for text in _texts(value) if text.strip()))
+    if not texts or not policy.has_plugins(Hook.LLM_INPUT):
+        return stored
+    message = Message.user([TextBlock(text=text) for text in texts])
+    extensions = extensions.model_copy(update={"llm": LLMExtension(model_id=model)})
+    found = (await policy.run_async(Hook.LLM_INPUT, message, extensions)).message.content
+    blocks = [block for block in found if isinstance(block, TextBlock)]
+    if len(blocks) != len(texts) or len(found) != len(texts):
+        raise PolicyDeniedError(Hook.LLM_INPUT, "the gateway", "cannot_change", "a plugin took a part out")
+    changed = {text: block.text for text, block in zip(texts, blocks, strict=True) if block.text != text}
+    judged = _replaced(value, changed) if changed else value
+    return replace(stored, input=judged["input"], response=judged["response"])
 
 
 def _texts(value: Any, name: str = "") -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 import re
 from copy import copy
-from typing import Any
 
 from dragoman import PolicyDeniedError, RequestContext, WireResponse
 from dragoman.errors import (
@@ -18,13 +17,7 @@ from dragoman.errors import (
     UnexpectedPageError,
 )
 from dragoman.logs import get_logger
-from dragoman_gateway.errors import (
-    ClientError,
-    OwnCodeError,
-    ProviderAccessError,
-    ServerStateError,
-    ThreadNotFoundError,
-)
+from dragoman_gateway.errors import ClientError, OwnCodeError, ProviderAccessError
 from dragoman_gateway.json import dumps, loads
 from dragoman_gateway.turn.replies import REQUEST_ID, Headers, Response
 from dragoman_gateway.wires import Wire
@@ -92,21 +85,15 @@ def error_response(wire: Wire, error: Exception, model: str, request_id: str) ->
     status, fields = written.status, loads(written.body)
     if "request_id" in fields:  # clients show this one or that of the header
         fields["request_id"] = shown
-    if isinstance(known, ClientError):
-        status = known.status
-    if isinstance(fields["error"], dict):  # Ollama's is a text
-        _refine(fields["error"], known, wire)
     headers = [(wire.request_id_header, shown.encode()), (REQUEST_ID, request_id.encode())]
-    if isinstance(known, ClientError):
+    described = fields["error"] if isinstance(fields["error"], dict) else {}  # Ollama's is a text
+    if isinstance(known, OwnCodeError) and isinstance(described.get("code"), str):
+        described["code"] = known.own_code
+    if isinstance(known, ClientError):  # which may say something else than the wire does for its class
+        status = known.status
         headers += [(name.encode(), value.encode()) for name, value in known.headers.items()]
+        if (kind := wire.error_types.get(status)) is not None:
+            described["type"] = kind
+        if known.details:
+            described["details"] = known.details
     return Response(status, [*headers, *encoded_headers(written, headers)], dumps(fields))
-
-
-def _refine(fields: dict[str, Any], error: DragomanError, wire: Wire) -> None:
-    """Set what the gateway's own errors say otherwise than the wire does for their class."""
-    if isinstance(error, OwnCodeError) and isinstance(fields.get("code"), str):
-        fields["code"] = error.own_code
-    if isinstance(error, ClientError) and (kind := wire.error_types.get(error.status)) is not None:
-        fields["type"] = kind
-    if isinstance(error, (ServerStateError, ThreadNotFoundError)) and error.details:
-        fields["details"] = error.details

@@ -64,18 +64,15 @@ class Service(Endpoint):
 
     async def respond(self, exchange: Exchange) -> None:
         call = await self._read_call(exchange)
-        record, departure = exchange.record, DisconnectWatcher(exchange.receive)
-        try:
-            body = to_json(await self._answer_call(call))
-        except asyncio.CancelledError:
-            record.broken = True
-            if not departure.seen:
+        with DisconnectWatcher(exchange.receive) as departure:
+            try:
+                body = to_json(await self._answer_call(call))
+            except asyncio.CancelledError:
+                exchange.record.broken = True
                 raise
-            return
-        finally:
-            departure.stop()
-        head = [*named(self._wire, exchange.request_id), *losses_header(record.losses), _JSON]
-        await exchange.reply(Response(200, head, body))
+        if not departure.seen:
+            head = [*named(self._wire, exchange.request_id), *losses_header(exchange.record.losses), _JSON]
+            await exchange.reply(Response(200, head, body))
 
     async def _read_call(self, exchange: Exchange) -> Call:
         caller, scope = await exchange.authenticate(), exchange.scope

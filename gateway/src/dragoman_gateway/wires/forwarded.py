@@ -134,3 +134,10 @@ def is_client_of(vendor: Vendor, headers: Mapping[str, str], ids: Sequence[str])
         fnmatchcase(headers.get(name, ""), glob) for name, glob in vendor.client.items() if name in headers
     )
     return has_header or any(fnmatchcase(each, glob) for each in ids for glob in vendor.ids)
+
+
+def field_at(value: Any, path: str) -> Any:
+    """Return the field of an object that a path such as ``usage.input_tokens`` names; None if it is absent."""
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value

@@ -14,7 +14,7 @@ from dragoman.limits import MaxUsage
 from dragoman.messages import CostStatus, TokenUsage
 from dragoman_gateway.access import Prices
 from dragoman_gateway.json import loads
-from dragoman_gateway.wires.forwarded import UsageRule
+from dragoman_gateway.wires.forwarded import UsageRule, field_at
 
 FREE = "local:forwarded"
 """A model whose price is 0, for what costs nothing."""
@@ -47,9 +47,9 @@ class Cost:
     def check_stated(self) -> None:
         """Raise InvalidRequestError for a request whose reply would not state its use."""
         for need in () if self._rule is None else self._rule.needs:
-            if "when" in need and _word(_at(self._fields, need["when"])) != "true":
+            if "when" in need and _word(field_at(self._fields, need["when"])) != "true":
                 continue
-            if _word(_at(self._fields, need["field"])) not in need["values"]:
+            if _word(field_at(self._fields, need["field"])) not in need["values"]:
                 allowed = " or ".join(each for each in need["values"] if each)
                 raise InvalidRequestError(
                     f"{need['field']} must be {allowed} for a key with a budget: without it the reply does not state"
@@ -118,12 +118,13 @@ class Cost:
 
 def _stated(rule: UsageRule, reply: Any) -> TokenUsage | None:
     """Return the use that a reply, or an event of one, states; None if it states none."""
-    unread = [each for each in rule.other if _at(reply, each) is not None]
+    unread = [each for each in rule.other if field_at(reply, each) is not None]
     counts: dict[str, int] = {}
     units: dict[str, int] = {}
     for into, table in ((counts, rule.counts), (units, rule.units)):
         for name, paths in table.items():
-            path, value = next(((each, found) for each in paths if (found := _at(reply, each)) is not None), ("", None))
+            stated = ((path, field_at(reply, path)) for path in paths)
+            path, value = next((each for each in stated if each[1] is not None), ("", None))
             if value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _MOST:
@@ -171,9 +172,3 @@ def _number(value: Any, default: int) -> int:
 
 def _word(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
-
-
-def _at(value: Any, path: str) -> Any:
-    for name in path.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value

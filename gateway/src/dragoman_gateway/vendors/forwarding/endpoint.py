@@ -126,7 +126,7 @@ class ForwardingEndpoint(Endpoint):
         Raises NotFoundError for an upload that another key began.
         """
         upload = self._upload(exchange)
-        owner = None if upload is None else await self._ids.owner_of(upload)
+        owner = None if upload is None else await exchange.gateway.services.owned.owner_of(upload)
         resumed = owner if presented_secret(exchange.headers) is None else None
         caller = await exchange.authenticate(any_type=True, resumed=resumed)
         if upload is not None and caller.key_id is not None and caller.key_id != owner:
@@ -248,7 +248,7 @@ class ForwardingEndpoint(Endpoint):
         Raises MalformedReplyError for one that cannot be read."""
         address = self._address
         if address.resumes is not None and (begun := begun_upload(reply.headers)) is not None:
-            await self._ids.remember(caller, {begun: KIND})
+            await exchange.gateway.services.owned.record(caller, {begun: KIND})
         if not (address.makes or address.yields or address.lists or address.relative):
             return None
         body = await _whole_body(reply)
