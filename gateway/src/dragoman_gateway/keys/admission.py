@@ -1,7 +1,7 @@
 """Admission: reserves what a request may spend before it is sent, and settles what it spent."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -140,7 +140,7 @@ class KeyGovernor:
         be checked.
         """
         reservation = self.new_reservation(measure)
-        return Perform(_refuse_sync, reservation.open) if reservation.is_checked else reservation
+        return _perform(reservation.open) if reservation.is_checked else reservation
 
 
 class KeyReservation(Reservation):
@@ -256,7 +256,7 @@ class KeyReservation(Reservation):
 
     def _watch(self, event: StreamEvent) -> Sequence[StreamEvent] | Perform:
         """Count the output of a stream. If it exceeds what is reserved, reserve more before the event is passed on."""
-        return Perform(_refuse_sync, partial(self._grow, event)) if self._output.count(event) else (event,)
+        return _perform(partial(self._grow, event)) if self._output.count(event) else (event,)
 
     async def _grow(self, event: StreamEvent) -> Sequence[StreamEvent]:
         """Reserve more output. Raises SpentBudgetError if the budget ends here, and NoRoomError."""
@@ -296,7 +296,7 @@ class KeyReservation(Reservation):
             self._admission.estimated += self._estimates
         if not self._grants:
             return None
-        return Perform(_refuse_sync, partial(self._admission.rates.settle, self._grants, usage, requests=requests))
+        return _perform(partial(self._admission.rates.settle, self._grants, usage, requests=requests))
 
     def _amount(self, usage: Usage) -> Amount:
         """Return what is booked for a usage. Where something counts, an unknown price becomes that of the model that
@@ -323,8 +323,8 @@ def scopes_of(caller: Caller) -> tuple[str, ...]:
     return tuple(f"{kind}:{name}" for kind, name in names if name is not None)
 
 
-def _refuse_sync() -> Any:
-    raise RuntimeError("the gateway asks in an event loop")
+def _perform(work: Callable[[], Awaitable[Any]]) -> Perform:
+    return Perform(work, work)  # the gateway asks in an event loop alone
 
 
 async def spend_page(ledger: Ledger, cache: KeyCache, caller: Caller) -> dict[str, Any]:

@@ -180,6 +180,7 @@ class Generation:
             bounds = await self.access.limits_for(caller)
             governor = self.access.governor_for(caller, self.prices)
         return RequestResources(
+            settings=self.settings,
             deployments=self.models.resolve(model, caller),
             client_for=partial(self.callers.client_for, bounds=bounds),
             quota=self.quota,
@@ -188,10 +189,6 @@ class Generation:
             check=partial(self.access.check, caller, self.prices),
             state_sealer=state_keys(),
             is_bounded=self.is_bounded or (caller is not ANYONE and self.has_budget(bounds, governor)),
-            strict=self.settings.strict,
-            exact_bytes=self.settings.exact_bytes,
-            unknown_history=self.settings.unknown_history,
-            other_wire=self.settings.other_wire,
         )
 
     def has_budget(self, bounds: Sequence[Budget | Limit], governor: Governor | None) -> bool:

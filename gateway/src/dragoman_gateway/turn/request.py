@@ -34,9 +34,9 @@ from dragoman_gateway.models.deployments import (
     may_help_elsewhere,
 )
 from dragoman_gateway.running.metrics import RequestRecord
+from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.turn import other_wire
-from dragoman_gateway.turn.other_wire import OtherWireSettings
-from dragoman_gateway.turn.recall import LabelStore, UnknownHistory
+from dragoman_gateway.turn.recall import LabelStore
 from dragoman_gateway.turn.usage_chunk import ask_for_usage
 from dragoman_gateway.wires import Wire
 
@@ -47,6 +47,7 @@ class RequestResources:
     caller may use a model; None allows all. ``governors`` let each attempt start, and ``check`` raises what they would
     refuse now."""
 
+    settings: GatewaySettings
     deployments: Deployments
     client_for: Callable[[AsyncClient], AsyncClient]
     quota: FallbackQuota
@@ -57,12 +58,8 @@ class RequestResources:
     state_sealer: StateSealer | None = None
     is_bounded: bool = False
     """Whether a budget or a policy needs to know what the request costs and holds."""
-    strict: bool = False
-    exact_bytes: bool = False
     labels: LabelStore | None = None
     """Has the labels of conversations in earlier turns; None if nothing reads labels."""
-    unknown_history: UnknownHistory = "label"
-    other_wire: OtherWireSettings = field(default_factory=OtherWireSettings)
 
     def in_order(self) -> Sequence[Deployment]:
         """Return the deployments in the order in which to ask them."""
@@ -230,7 +227,7 @@ class ReadRequest:
         self, adapter: Adapter, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> tuple[Sequence[Message], AdapterOptions]:
         """Return the messages and the options as a provider of another wire gets them. Raises InvalidRequestError."""
-        wire, settings, losses = self.request.wire, self.resources.other_wire, self.context.losses
+        wire, settings, losses = self.request.wire, self.resources.settings.other_wire, self.context.losses
         messages = other_wire.messages_for(adapter, messages, wire, settings, losses)
         options = other_wire.options_for(adapter, options, tools, wire, self.request.fields, losses)
         if settings.cap_output:

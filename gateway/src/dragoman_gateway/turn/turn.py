@@ -100,7 +100,7 @@ def _encode(target: Adapter, read: ReadRequest, context: RequestContext) -> Wire
         context.encode_cache = kept.encodings
     messages, options = read.for_other_wire(target, read.messages, read.tools, read.read_options)
     request = target.to_wire(messages, read.tools, options.with_context(context))
-    if read.resources.strict:
+    if read.resources.settings.strict:
         refuse_losses(request)
     return request
 
@@ -218,7 +218,7 @@ class Turn:
         governors, body = resources.governors, None
         if not (needs_session or self._must_read()):
             hides_usage = bool(governors) and wire.asks_for_usage and lacks_usage(self.request.fields)
-            body = self.request.body_for(target, asks_for_usage=hides_usage, exact=resources.exact_bytes)
+            body = self.request.body_for(target, asks_for_usage=hides_usage, exact=resources.settings.exact_bytes)
         if body is not None:
             self.way = Through.of_bytes(
                 client.config,

@@ -18,13 +18,13 @@ from dragoman.embeddings import EmbeddingInput, Purpose, Truncate
 from dragoman_gateway.access.wire_fields import snake_case
 from dragoman_gateway.bodies.model_name import replace_model
 from dragoman_gateway.endpoints.counting import CountEndpoint
-from dragoman_gateway.endpoints.endpoint import Endpoint
+from dragoman_gateway.endpoints.endpoint import Endpoint, Exchange
 from dragoman_gateway.errors import ClientError
 from dragoman_gateway.models.names import facts_of
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.vendors.embedding import ENDPOINT, EmbeddingRequest, embed
-from dragoman_gateway.vendors.service import Call, Service
+from dragoman_gateway.vendors.service import Service
 from dragoman_gateway.wires import GOOGLE, GOOGLE_ARRAY
 
 _PREFIXES = ("/v1beta", "/v1alpha", "/v1", "")
@@ -115,20 +115,20 @@ _METHODS = ["generateContent", "streamGenerateContent", "countTokens"]
 _PAGE, _MAX_PAGE = 50, 1000
 
 
-async def list_models(call: Call) -> dict[str, Any]:
+async def list_models(exchange: Exchange, fields: dict[str, Any]) -> dict[str, Any]:
     """Return a page of the models that the caller may use. A page's token is the number of its first model."""
-    names = call.generation.models.names(call.caller)
-    size = min(_read_number(call, "pageSize", _PAGE) or _PAGE, _MAX_PAGE)
-    start = _read_number(call, "pageToken", 0)
-    page = [_entry(name, call.generation.models.target(name)) for name in names[start : start + size]]
+    names = exchange.generation.models.names(exchange.caller)
+    size = min(_read_number(exchange, "pageSize", _PAGE) or _PAGE, _MAX_PAGE)
+    start = _read_number(exchange, "pageToken", 0)
+    page = [_entry(name, exchange.generation.models.target(name)) for name in names[start : start + size]]
     more = {"nextPageToken": str(start + size)} if start + size < len(names) else {}
     return {"models": page, **more}
 
 
-async def find_model(call: Call) -> dict[str, Any]:
+async def find_model(exchange: Exchange, fields: dict[str, Any]) -> dict[str, Any]:
     """Return one model. Raises NotFoundError and PermissionDeniedError."""
-    name = call.address["model"]
-    return _entry(name, call.generation.models.resolve(name, call.caller).model)
+    name = exchange.scope["path_params"]["model"]
+    return _entry(name, exchange.generation.models.resolve(name, exchange.caller).model)
 
 
 def _entry(name: str, target: str) -> dict[str, Any]:
@@ -144,8 +144,8 @@ def _entry(name: str, target: str) -> dict[str, Any]:
     return entry
 
 
-def _read_number(call: Call, name: str, default: int) -> int:
-    text = call.query.get(name, "")
+def _read_number(exchange: Exchange, name: str, default: int) -> int:
+    text = QueryParams(exchange.scope["query_string"]).get(name, "")
     if not text:
         return default
     if not text.isdecimal() or len(text) > 9:
@@ -167,43 +167,43 @@ _Settings = tuple[int | None, Purpose | None, Truncate | None, tuple[str, ...]]
 """What may differ between the requests of a batch; the last are the fields that no other provider has."""
 
 
-async def embed_content(call: Call) -> dict[str, Any]:
+async def embed_content(exchange: Exchange, fields: dict[str, Any]) -> dict[str, Any]:
     """Return the vector of one content."""
-    (vector,) = await _embed(call, [call.fields])
-    return {"embedding": {"values": vector}, **_usage(call)}
+    (vector,) = await _embed(exchange, [fields])
+    return {"embedding": {"values": vector}, **_usage(exchange)}
 
 
-async def embed_contents(call: Call) -> dict[str, Any]:
+async def embed_contents(exchange: Exchange, fields: dict[str, Any]) -> dict[str, Any]:
     """Return the vectors of several contents, in their order. Requests with the same settings go together."""
-    requests = call.fields.get("requests")
+    requests = fields.get("requests")
     if not isinstance(requests, list) or not requests or not all(isinstance(each, dict) for each in requests):
         raise ClientError("requests: a list of at least one request is required")
-    vectors = await _embed(call, requests)
-    return {"embeddings": [{"values": vector} for vector in vectors], **_usage(call)}
+    vectors = await _embed(exchange, requests)
+    return {"embeddings": [{"values": vector} for vector in vectors], **_usage(exchange)}
 
 
-async def _embed(call: Call, requests: list[Any]) -> list[list[float]]:
+async def _embed(exchange: Exchange, requests: list[Any]) -> list[list[float]]:
     groups: dict[_Settings, dict[int, EmbeddingInput]] = {}
     for number, request in enumerate(requests):
         groups.setdefault(_read_settings(request), {})[number] = _read_content(get_field(request, "content"))
     vectors: list[list[float]] = [[]] * len(requests)
     for (dimensions, purpose, truncate, unread), inputs in groups.items():
         request = EmbeddingRequest(
-            model=call.address["model"],
+            model=exchange.scope["path_params"]["model"],
             inputs=list(inputs.values()),
             dimensions=dimensions,
             purpose=purpose,
             truncate=truncate,
             native=dict.fromkeys(unread),
         )
-        found = await embed(call, request)
+        found = await embed(exchange, request)
         for number, vector in zip(inputs, found, strict=True):
             vectors[number] = vector.tolist()
     return vectors
 
 
-def _usage(call: Call) -> dict[str, Any]:
-    return {"usageMetadata": {"promptTokenCount": sum(usage.prompt_tokens for usage in call.record.usages)}}
+def _usage(exchange: Exchange) -> dict[str, Any]:
+    return {"usageMetadata": {"promptTokenCount": sum(usage.prompt_tokens for usage in exchange.record.usages)}}
 
 
 def _read_settings(request: Mapping[str, Any]) -> _Settings:

@@ -28,14 +28,14 @@ from dragoman import (
 from dragoman.embeddings import Embeddings
 from dragoman.events import StreamEvent
 from dragoman_gateway.bodies.read import named_model
-from dragoman_gateway.endpoints.endpoint import Endpoint
+from dragoman_gateway.endpoints.endpoint import Endpoint, Exchange
 from dragoman_gateway.errors import ClientError
 from dragoman_gateway.json import loads
 from dragoman_gateway.models.names import facts_of
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.vendors.embedding import ENDPOINT, EmbeddingRequest, embed, read_fields
-from dragoman_gateway.vendors.service import Call, Service
+from dragoman_gateway.vendors.service import Service
 from dragoman_gateway.wires import OLLAMA
 
 _SHARED = ("model", "stream", "think", "format", "options", "keep_alive", "logprobs", "top_logprobs")
@@ -163,68 +163,68 @@ class OllamaEndpoint(Endpoint):
         return OllamaRequest(wire=self._wire, fields=fields, **known)
 
 
-async def embed_texts(call: Call) -> dict[str, Any]:
+async def embed_texts(exchange: Exchange, fields: dict[str, Any]) -> dict[str, Any]:
     """Return one vector for each text (https://docs.ollama.com/api/embed)."""
-    texts = call.fields.get("input")
+    texts = fields.get("input")
     texts = [texts] if isinstance(texts, str) else texts
     if not isinstance(texts, list) or not texts or not all(isinstance(each, str) for each in texts):
         raise ClientError("input: a string or a list of strings is required")
     started = time.perf_counter_ns()
-    embeddings = await _embed(call, texts)
+    embeddings = await _embed(exchange, fields, texts)
     return {
-        "model": call.fields["model"],
+        "model": fields["model"],
         "embeddings": [vector.tolist() for vector in embeddings],
         "total_duration": time.perf_counter_ns() - started,
         "prompt_eval_count": embeddings.usage.prompt_tokens,
     }
 
 
-async def embed_prompt(call: Call) -> dict[str, Any]:
+async def embed_prompt(exchange: Exchange, fields: dict[str, Any]) -> dict[str, Any]:
     """Return the vector of one text: the older form."""
-    if not isinstance(prompt := call.fields.get("prompt"), str):
+    if not isinstance(prompt := fields.get("prompt"), str):
         raise ClientError("prompt: a string is required")
-    (vector,) = await _embed(call, [prompt])
+    (vector,) = await _embed(exchange, fields, [prompt])
     return {"embedding": vector.tolist()}
 
 
-async def _embed(call: Call, texts: list[str]) -> Embeddings:
+async def _embed(exchange: Exchange, fields: dict[str, Any], texts: list[str]) -> Embeddings:
     """Embed texts. An input that is too long is cut, unless the client forbids it."""
-    model, dimensions, native = read_fields(call.fields, _EMBED_FIELDS)
+    model, dimensions, native = read_fields(fields, _EMBED_FIELDS)
     request = EmbeddingRequest(
         model=plain_name(model),
         inputs=texts,
         dimensions=dimensions,
-        truncate=None if call.fields.get("truncate") is False else "end",
+        truncate=None if fields.get("truncate") is False else "end",
         native=native,
         providers=("ollama",),
     )
-    return await embed(call, request)
+    return await embed(exchange, request)
 
 
-async def show_version(call: Call) -> dict[str, Any]:
+async def show_version(exchange: Exchange, fields: dict[str, Any]) -> dict[str, Any]:
     return {"version": _VERSION}
 
 
-async def list_running(call: Call) -> dict[str, Any]:
+async def list_running(exchange: Exchange, fields: dict[str, Any]) -> dict[str, Any]:
     """Return no models: none is loaded here."""
     return {"models": []}
 
 
-async def list_models(call: Call) -> dict[str, Any]:
+async def list_models(exchange: Exchange, fields: dict[str, Any]) -> dict[str, Any]:
     """Return the models that the caller may use."""
     found = []
-    for name in call.generation.models.names(call.caller):
-        target = call.generation.models.target(name)
+    for name in exchange.generation.models.names(exchange.caller):
+        target = exchange.generation.models.target(name)
         digest = hashlib.sha256(target.encode()).hexdigest()
         facts = {"size": 0, "digest": digest, "details": _details(target)}
         found.append({"name": name, "model": name, "modified_at": _MODIFIED, **facts})
     return {"models": found}
 
 
-async def show(call: Call) -> dict[str, Any]:
+async def show(exchange: Exchange, fields: dict[str, Any]) -> dict[str, Any]:
     """Return what is known of a model. Older clients call the field ``name``."""
-    name = named_model({"model": call.fields.get("model") or call.fields.get("name")})
-    target = call.generation.models.resolve(plain_name(name), call.caller).model
+    name = named_model({"model": fields.get("model") or fields.get("name")})
+    target = exchange.generation.models.resolve(plain_name(name), exchange.caller).model
     facts = facts_of(target) or AdapterCapabilities()
     family = target.partition(":")[0]
     abilities = {"tools": facts.supports_tools, "vision": facts.supports_images, "thinking": facts.supports_thinking}
