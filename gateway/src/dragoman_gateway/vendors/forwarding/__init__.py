@@ -29,23 +29,18 @@ class _OpenRoute(Route):
         if not self._address.is_open(self._gateway.current.settings.forward):
             return Match.NONE, {}
         match, child = super().matches(scope)
-        if match is not Match.NONE:
-            ids = tuple(map(str, child.get("path_params", {}).values()))
-            if self._is_ours(scope, ids):
-                return match, child
-        return Match.NONE, {}
-
-    def _is_ours(self, scope: Scope, ids: tuple[str, ...]) -> bool:
-        """Whether the client is one of this vendor: by a header, else by an id that only one vendor makes."""
-        vendor = self._address.vendor
-        if not self._others:
-            return True
+        if match is Match.NONE or not self._others:
+            return match, child
+        # A client is one of this vendor by a header, else by an id that only one vendor makes.
+        vendor, ids = self._address.vendor, tuple(map(str, child["path_params"].values()))
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         if b"key=" in scope["query_string"]:  # where Google's clients may write it
             headers.setdefault("x-goog-api-key", "")
         if vendor.client:
-            return is_client_of(vendor, headers, ids)
-        return not any(is_client_of(each, headers, ids) for each in self._others)
+            is_ours = is_client_of(vendor, headers, ids)
+        else:
+            is_ours = not any(is_client_of(each, headers, ids) for each in self._others)
+        return (match, child) if is_ours else (Match.NONE, {})
 
 
 def routes(gateway: Gateway) -> list[Route]:
