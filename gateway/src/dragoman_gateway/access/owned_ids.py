@@ -4,7 +4,7 @@ Providers keep these for the account whose key the gateway uses, which is the sa
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
@@ -22,6 +22,8 @@ from dragoman_gateway.errors import ThreadNotFoundError, UnavailableError
 from dragoman_gateway.json import loads
 from dragoman_gateway.keys.records import to_microseconds
 
+_LIFETIME = timedelta(days=90)
+"""How long an id is remembered after it was last seen in a reply."""
 _ITEM = "item"
 _THREAD = "thread"
 _KINDS: Mapping[str, str] = FIELDS["owned"]
@@ -46,22 +48,11 @@ _ID = re.compile(r"[!-~]{1,190}")
 
 
 class OwnedIds:
-    """``shared`` are globs of ids that every key may use, such as files that the operator uploaded. ``lifetime`` is how
-    long an id is remembered after it was last seen in a reply.
-    """
+    """``shared`` are globs of ids that every key may use, such as files that the operator uploaded."""
 
-    def __init__(
-        self,
-        database: Database,
-        *,
-        shared: tuple[str, ...] = (),
-        lifetime: timedelta = timedelta(days=90),
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
+    def __init__(self, database: Database, *, shared: tuple[str, ...] = ()) -> None:
         self._database = database
         self._shared = shared
-        self._lifetime = lifetime
-        self._clock = clock
         self.dropped = 0
         """Ids that are not remembered, because the database did not answer: they do not work again."""
 
@@ -120,7 +111,7 @@ class OwnedIds:
         only counted, because the reply matters more."""
         if caller.key_id is None or not ids:
             return
-        until = to_microseconds(self._clock() + self._lifetime)
+        until = to_microseconds(datetime.now(UTC) + _LIFETIME)
         rows = [
             {"id": each, "owner": caller.owner, "kind": kind, "expires_at": until} for each, kind in sorted(ids.items())
         ]

@@ -113,8 +113,6 @@ class Database:
         self._timeout = timeout
         self.outage = Outage("the gateway's database", "what is to be stored waits", pause=pause)
         self._is_sqlite = is_sqlite(self._url)
-        self.is_shared = not self._is_sqlite
-        """Whether several machines can use it."""
         self.busy: Counter[tuple[Lane, str]] = Counter()
         """Transactions that waited too long, by their lane, and by whether it was for a lock or a place."""
         self._engine = self._create_engine()

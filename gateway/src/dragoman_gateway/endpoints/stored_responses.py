@@ -10,10 +10,11 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import Message, Receive, Scope, Send
 
-from dragoman.errors import NotFoundError, OverloadedError
+from dragoman.errors import NotFoundError
 from dragoman_gateway.bodies.read import read_headers
 from dragoman_gateway.database import DatabaseUnavailableError
 from dragoman_gateway.endpoints.pages import error_page
+from dragoman_gateway.errors import overloaded
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.running.services import Services, check_caller
 from dragoman_gateway.running.shares import name_holder, name_owner
@@ -26,7 +27,6 @@ _MAX_PAGE = 100
 _PAGE = 20
 _PIECE = 256 * 1024
 """Bytes of a body that are sent at once."""
-_RETRY_AFTER = 5.0
 _NO_WEBSOCKET = {
     "message": "this gateway has no websockets: send POST /v1/responses",
     "type": "invalid_request_error",
@@ -78,8 +78,7 @@ class StoredEndpoint:
             response = await self._work(services, request, stored)
             share.hold(len(response.body) if hasattr(response, "body") else 0)
         except DatabaseUnavailableError:
-            busy = "stored responses cannot be read at the moment"
-            response = error_page(RESPONSES, OverloadedError(busy, status=503, retry_after=_RETRY_AFTER))
+            response = error_page(RESPONSES, overloaded("stored responses cannot be read at the moment"))
         except Exception as error:
             response = error_page(RESPONSES, error)
         try:

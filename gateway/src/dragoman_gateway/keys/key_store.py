@@ -13,11 +13,12 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from dragoman.errors import ConfigurationError, OverloadedError
+from dragoman.errors import ConfigurationError
 from dragoman.logs import get_logger
 from dragoman_gateway.access import Caller
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import allowances, counters, keys
+from dragoman_gateway.errors import overloaded
 from dragoman_gateway.keys.records import (
     NO_ALLOWANCE,
     Allowance,
@@ -178,7 +179,6 @@ _MIN_AGE = 0.25
 """Seconds between two reads for unknown keys, so that wrong keys cannot load the database: their requests wait."""
 _READS = 2
 """How often the database is read for an unknown key: the first read may have begun before the key was created."""
-_RETRY_AFTER = 5.0
 
 
 class KeyCache:
@@ -292,9 +292,7 @@ class KeyCache:
         except DatabaseUnavailableError as error:
             age = self.age
             if age is None or age > self._max_outage:
-                raise OverloadedError(
-                    "keys cannot be checked at the moment", status=503, retry_after=_RETRY_AFTER
-                ) from None
+                raise overloaded("keys cannot be checked at the moment") from None
             logger.debug("keys are checked against a copy of %.0f s ago: %s", age, error)
 
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from starlette.types import Message, Receive, Send
 
-from dragoman.errors import LimitReachedError, OverloadedError
+from dragoman.errors import LimitReachedError
 from dragoman.logs import get_logger
 from dragoman.transport.retry import retry_within
 from dragoman_gateway.database import DatabaseUnavailableError
+from dragoman_gateway.errors import overloaded
 from dragoman_gateway.stored.recorder import ENDS, ResponseEvent, read_event
 from dragoman_gateway.stored.records import StoredResponse
 from dragoman_gateway.stored.response_store import ResponseStore
@@ -61,7 +62,7 @@ class Background:
         """Store the response of a turn as queued, as ``judge`` leaves it, and run it. Raises OverloadedError if that is
         not possible now, LimitReachedError if the key has no more room, and PolicyDeniedError."""
         if len(self._runs) >= self._max_runs:
-            raise OverloadedError("too many responses run in the background", status=503, retry_after=_RETRY_AFTER)
+            raise overloaded("too many responses run in the background")
         own = sum(run.owner == turn.owner for run in self._runs.values()) if turn.owner else 0
         if own >= max(1, int(self._max_runs * self._share)):
             raise LimitReachedError(
@@ -75,9 +76,7 @@ class Background:
         try:
             await self._store.begin(stored)
         except DatabaseUnavailableError:
-            raise OverloadedError(
-                "background responses cannot be stored at the moment", status=503, retry_after=_RETRY_AFTER
-            ) from None
+            raise overloaded("background responses cannot be stored at the moment") from None
         run = self._runs[stored.id] = _Run(stored, self._store, answer, judged=judge is not None)
         run.task.add_done_callback(lambda _: self._runs.pop(stored.id, None))
         return stored
