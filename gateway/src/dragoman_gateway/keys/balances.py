@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -163,7 +163,7 @@ def _add(
     for scope, day in rows:
         before, number = found[scope, day]
         total = before + amounts[scope, day]  # summed here: SQLite would add amounts as floats
-        changed.append({"of": scope, "at": day, **_columns(total), "requests": number + requests[scope, day]})
+        changed.append({"of": scope, "at": day, **asdict(total), "requests": number + requests[scope, day]})
     this = (spend.c.scope == bindparam("of")) & (spend.c.day == bindparam("at"))
     names = ("usd", "tokens", "estimated_usd", "requests")
     connection.execute(update(spend).where(this).values({name: bindparam(name) for name in names}), changed)
@@ -181,7 +181,7 @@ def _lock_rows(connection: Connection, rows: Sequence[tuple[str, int]]) -> dict[
 
     found = read()
     if missing := [row for row in rows if row not in found]:
-        empty = [{"scope": scope, "day": day, **_columns(Amount()), "requests": 0} for scope, day in missing]
+        empty = [{"scope": scope, "day": day, **asdict(Amount()), "requests": 0} for scope, day in missing]
         connection.execute(insert_into(connection, spend).values(empty).on_conflict_do_nothing())
         found = read()
     return found
@@ -224,7 +224,3 @@ def _fits(budget: PeriodBudget, amount: Amount) -> bool:
     return (budget.usd is None or amount.usd <= budget.usd) and (
         budget.tokens is None or amount.tokens <= budget.tokens
     )
-
-
-def _columns(amount: Amount) -> dict[str, Any]:
-    return {"usd": amount.usd, "tokens": amount.tokens, "estimated_usd": amount.estimated_usd}

@@ -8,8 +8,9 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
@@ -19,14 +20,7 @@ from dragoman_gateway.access import Caller
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import allowances, counters, keys
 from dragoman_gateway.errors import overloaded
-from dragoman_gateway.keys.records import (
-    NO_ALLOWANCE,
-    Allowance,
-    VirtualKey,
-    check_endpoints,
-    check_name,
-    check_patterns,
-)
+from dragoman_gateway.keys.records import NO_ALLOWANCE, Allowance, VirtualKey, check_name
 from dragoman_gateway.keys.secrets import new_secret
 
 _REVISION = "revision"
@@ -46,40 +40,14 @@ class KeyStore:
         self._database = database
         self._clock = clock
 
-    def create(
-        self,
-        *,
-        name: str | None = None,
-        user: str | None = None,
-        team: str | None = None,
-        roles: tuple[str, ...] = (),
-        permissions: tuple[str, ...] = (),
-        models: tuple[str, ...] = (),
-        endpoints: tuple[str, ...] = (),
-        allowance: Allowance = NO_ALLOWANCE,
-        admin: bool = False,
-        expires_at: datetime | None = None,
-    ) -> tuple[VirtualKey, str]:
-        """Store a new key, and return it with its secret, which is stored nowhere. Raises ConfigurationError."""
+    def create(self, **fields: Any) -> tuple[VirtualKey, str]:
+        """Store a new key with these fields, and return it with its secret, which is stored nowhere. Raises
+        ConfigurationError."""
         key_id, secret, digest = new_secret()
-        now = self._clock()
-        if expires_at is not None and expires_at <= now:
+        key = VirtualKey(id=key_id, digest=digest, created_at=self._clock(), **fields)
+        key.check()
+        if not key.is_active(key.created_at):
             raise ConfigurationError("the key would have expired already")
-        key = VirtualKey(
-            id=key_id,
-            digest=digest,
-            name=check_name("key", name),
-            user=check_name("user", user),
-            team=check_name("team", team),
-            roles=roles,
-            permissions=permissions,
-            models=check_patterns(models),
-            endpoints=check_endpoints(endpoints),
-            allowance=allowance,
-            admin=admin,
-            created_at=now,
-            expires_at=expires_at,
-        )
         self._database.run(
             lambda connection: connection.execute(
                 insert(keys).values(**key.to_row(), revision=_next_revision(connection))
@@ -181,36 +149,32 @@ _READS = 2
 """How often the database is read for an unknown key: the first read may have begun before the key was created."""
 
 
+@dataclass(eq=False)
 class KeyCache:
-    """``max_age`` is the number of seconds after which a request waits for a fresh copy, and thus how long a revoked
-    key may work on another replica. ``max_outage`` is the number of seconds for which the last copy is used while the
-    database does not answer; after that, all keys are refused.
-    """
+    """A copy of all keys and allowances, in memory."""
 
-    def __init__(
-        self,
-        database: Database,
-        *,
-        max_age: float = 3.0,
-        max_outage: float = 300.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        if not _REFRESH_AFTER <= max_age <= max_outage:
+    database: Database
+    max_age: float = 3.0
+    """The seconds after which a request waits for a fresh copy, and thus how long a revoked key may work on another
+    replica."""
+    max_outage: float = 300.0
+    """The seconds for which the last copy is used while the database does not answer; after that, all keys are
+    refused."""
+    clock: Callable[[], float] = time.monotonic
+    _keys: dict[str, VirtualKey] = field(default_factory=dict, init=False)
+    _allowances: dict[str, Allowance] = field(default_factory=dict, init=False)
+    _revision: int = field(default=-1, init=False)
+    _read_at: float | None = field(default=None, init=False)
+    _refresh_task: "asyncio.Task[None] | None" = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if not _REFRESH_AFTER <= self.max_age <= self.max_outage:
             raise ConfigurationError("max_age must be at least 1 second, and at most max_outage")
-        self._database = database
-        self._max_age = max_age
-        self._max_outage = max_outage
-        self._clock = clock
-        self._keys: dict[str, VirtualKey] = {}
-        self._allowances: dict[str, Allowance] = {}
-        self._revision = -1
-        self._read_at: float | None = None
-        self._refresh_task: asyncio.Task[None] | None = None
 
     @property
     def age(self) -> float | None:
         """Seconds since the database was last read; None if it never was."""
-        return None if self._read_at is None else self._clock() - self._read_at
+        return None if self._read_at is None else self.clock() - self._read_at
 
     @property
     def knows_keys(self) -> bool:
@@ -219,7 +183,7 @@ class KeyCache:
 
     async def find(self, key_id: str) -> VirtualKey | None:
         """Return a key. Raises OverloadedError if the database has not answered for too long."""
-        asked_at = self._clock()
+        asked_at = self.clock()
         await self._ensure_fresh()
         for _ in range(_READS):
             if key_id in self._keys or self._read_at is None or self._read_at >= asked_at:
@@ -266,8 +230,8 @@ class KeyCache:
         await asyncio.shield(task)
 
     async def _refresh(self) -> None:
-        started = self._clock()
-        changes: Changes = await self._database.read(lambda connection: read_changes(connection, self._revision))
+        started = self.clock()
+        changes: Changes = await self.database.read(lambda connection: read_changes(connection, self._revision))
         for key in changes.keys:
             self._keys[key.id] = key
         for scope, allowance in changes.allowances.items():
@@ -280,7 +244,7 @@ class KeyCache:
 
     async def _ensure_fresh(self) -> None:
         age = self.age
-        if age is None or age > self._max_age:
+        if age is None or age > self.max_age:
             await self._refresh_or_keep()
         elif age > _REFRESH_AFTER and (self._refresh_task is None or self._refresh_task.done()):
             self._refresh_task = asyncio.create_task(self._refresh())
@@ -291,7 +255,7 @@ class KeyCache:
             await self.refresh()
         except DatabaseUnavailableError as error:
             age = self.age
-            if age is None or age > self._max_outage:
+            if age is None or age > self.max_outage:
                 raise overloaded("keys cannot be checked at the moment") from None
             logger.debug("keys are checked against a copy of %.0f s ago: %s", age, error)
 

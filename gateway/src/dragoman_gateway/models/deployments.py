@@ -122,32 +122,29 @@ class FallbackQuota:
         return True
 
 
+@dataclass(frozen=True, eq=False)
 class Deployments:
     """The deployments of one name."""
 
-    def __init__(
-        self,
-        all_of_them: Sequence[Deployment],
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        draw: Callable[[], float] = random.random,
-    ) -> None:
-        self.all = tuple(all_of_them)
-        self.model = self.all[0].model
-        """The model of the first deployment, which represents all of them."""
-        self._clock = clock
-        self._draw = draw
+    all: Sequence[Deployment]
+    clock: Callable[[], float] = time.monotonic
+    draw: Callable[[], float] = random.random
 
-    def in_order(self) -> tuple[Deployment, ...]:
+    @property
+    def model(self) -> str:
+        """The model of the first deployment, which represents all of them."""
+        return self.all[0].model
+
+    def in_order(self) -> Sequence[Deployment]:
         """Return the deployments in the order in which to try them: drawn by weight, with paused ones at the end."""
         if len(self.all) == 1:
             return self.all
-        now = self._clock()
+        now = self.clock()
         ready = [each for each in self.all if each.paused_until <= now]
         paused = sorted((each for each in self.all if each.paused_until > now), key=lambda each: each.paused_until)
         order: list[Deployment] = []
         while ready:
-            drawn = self._draw() * sum(each.weight for each in ready)
+            drawn = self.draw() * sum(each.weight for each in ready)
             # The one in whose part of all weights the number lies; the first one if none has a weight.
             reached = accumulate(each.weight for each in ready)
             picked = next((index for index, end in enumerate(reached) if drawn < end), 0)
@@ -157,7 +154,7 @@ class Deployments:
     def report(self, deployment: Deployment, error: DragomanError | None) -> None:
         """Note how a request to a deployment ended."""
         if error is None or (may_help_elsewhere(error) and not isinstance(error, _OWN)):
-            deployment.report(error, self._clock())
+            deployment.report(error, self.clock())
 
 
 def costs_nothing(error: Exception) -> bool:

@@ -55,12 +55,12 @@ class Services:
         keys, responses = settings.keys, settings.responses
         self.database = database = Database(settings.database or _IN_MEMORY)
         self.cache = KeyCache(database, max_age=keys.max_age, max_outage=keys.max_outage)
-        self.alerts: Alerts | None = None
+        self.alerts = None if settings.alerts is None else Alerts(settings.alerts)
         limits = Limits((), url=keys.counters, name=keys.counters_name, max_wait=keys.max_wait)
-        watch: Watch | None = None
-        if settings.alerts is not None:
-            self.alerts = Alerts(settings.alerts)
-            watch = Watch(settings.alerts.at, lambda scope: self.cache.allowance_of(scope).budgets, self.alerts.send)
+        report = None if self.alerts is None else self.alerts.send
+        watch = None
+        if settings.alerts is not None and report is not None:
+            watch = Watch(settings.alerts.at, lambda scope: self.cache.allowance_of(scope).budgets, report)
         ledger = Ledger(database, watch=watch)
         self.admission = Admission(
             self.cache,
@@ -69,7 +69,7 @@ class Services:
             output_cap=keys.reserve_output,
             charges_failures=keys.charge_failed,
             concurrency=None if keys.concurrency is None else Concurrency(keys.concurrency),
-            report=None if self.alerts is None else self.alerts.send,
+            report=report,
         )
         self.shares = Shares()
         self.owned = OwnedIds(database, shared=keys.shared_ids)
@@ -192,7 +192,7 @@ class RequestServices:
     def recording(self, request: ClientRequest, send: Send) -> Send:
         """Return what the reply goes through on its way to the client."""
         if self.stored is not None and not self.stored.background:
-            send = Recorder(send, self.stored, self.services.responses, self.judge(request)).send
+            send = Recorder(send, self.stored, self.services.responses, self.judge(request))
         if self.state is not None:
             send = self._storing(self.state, request.caller, send)
         return send if request.caller.key_id is None else self._noting_ids(request.caller, send)

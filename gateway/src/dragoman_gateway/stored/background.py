@@ -5,6 +5,7 @@ import json
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.types import Message, Receive, Send
@@ -36,19 +37,18 @@ _CREATED = "response.created"
 _RETRY_AFTER = 5.0
 
 
+@dataclass(eq=False)
 class Background:
-    """The background responses of one replica. ``max_runs`` is how many may run at the same time, ``share`` the part of
-    them that one key may run, and ``ping_seconds`` the silence after which a client that follows one gets a keep-alive.
-    """
+    """The background responses of one replica."""
 
-    def __init__(
-        self, store: ResponseStore, *, max_runs: int = 1_000, share: float = 1.0, ping_seconds: float = 10.0
-    ) -> None:
-        self._store = store
-        self._max_runs = max_runs
-        self._share = share
-        self._ping_seconds = ping_seconds
-        self._runs: dict[str, _Run] = {}
+    store: ResponseStore
+    max_runs: int
+    """How many may run at the same time."""
+    share: float
+    """The part of them that one key may run."""
+    ping_seconds: float
+    """The silence after which a client that follows one gets a keep-alive."""
+    _runs: "dict[str, _Run]" = field(default_factory=dict, init=False)
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -61,10 +61,10 @@ class Background:
     ) -> StoredResponse:
         """Store the response of a turn as queued, as ``judge`` leaves it, and run it. Raises OverloadedError if that is
         not possible now, LimitReachedError if the key has no more room, and PolicyDeniedError."""
-        if len(self._runs) >= self._max_runs:
+        if len(self._runs) >= self.max_runs:
             raise overloaded("too many responses run in the background")
         own = sum(run.owner == turn.owner for run in self._runs.values()) if turn.owner else 0
-        if own >= max(1, int(self._max_runs * self._share)):
+        if own >= max(1, int(self.max_runs * self.share)):
             raise LimitReachedError(
                 f"{own} responses of this key run in the background: try again when one has ended",
                 status=429,
@@ -74,10 +74,10 @@ class Background:
         if judge is not None:
             stored = await judge(stored)
         try:
-            await self._store.begin(stored)
+            await self.store.begin(stored)
         except DatabaseUnavailableError:
             raise overloaded("background responses cannot be stored at the moment") from None
-        run = self._runs[stored.id] = _Run(stored, self._store, answer, judged=judge is not None)
+        run = self._runs[stored.id] = _Run(stored, self.store, answer, judged=judge is not None)
         run.task.add_done_callback(lambda _: self._runs.pop(stored.id, None))
         return stored
 
@@ -85,18 +85,18 @@ class Background:
         """Yield the events of a streamed response after a number, those that are still to come included."""
         run = self._runs.get(stored.id)
         if run is not None:
-            async for frame in run.follow(after, self._ping_seconds):
+            async for frame in run.follow(after, self.ping_seconds):
                 yield frame
             return
         silent = 0.0
         while True:
-            current = await self._store.find(stored.id, stored.owner)
-            for number, frame in await self._store.events(stored.id, after):
+            current = await self.store.find(stored.id, stored.owner)
+            for number, frame in await self.store.events(stored.id, after):
                 after, silent = number, 0.0
                 yield frame
             if current is None or not current.is_open:  # it was read before the events: they are complete
                 return
-            if silent >= self._ping_seconds:
+            if silent >= self.ping_seconds:
                 silent = 0.0
                 yield RESPONSES.ping
             await asyncio.sleep(_POLL_SECONDS)
@@ -104,20 +104,18 @@ class Background:
 
     async def cancel(self, stored: StoredResponse) -> StoredResponse | None:
         """Cancel a response, here or on another replica, and return it as it is now."""
-        cancelled = await self._store.cancel(stored)
+        cancelled = await self.store.cancel(stored)
         run = self._runs.get(stored.id)
         if run is not None:
             run.task.cancel()
         return cancelled
 
-    async def close(self, seconds: float = 0.0) -> None:
-        """Wait for the responses that run, and end those that take longer as failed."""
-        tasks = [run.task for run in self._runs.values()]
-        if tasks and seconds > 0:
-            await asyncio.wait(tasks, timeout=seconds)
-        for run in list(self._runs.values()):
+    async def close(self) -> None:
+        """End the responses that run as failed."""
+        runs = list(self._runs.values())
+        for run in runs:
             run.stop()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(run.task for run in runs), return_exceptions=True)
 
 
 class _Run:

@@ -5,7 +5,7 @@ Only content that a policy has judged is stored: a word that a plugin removes is
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette import types
@@ -122,30 +122,23 @@ _DEFAULTS = {"previous_response_id": None, "store": True, "background": False}
 """The values of these fields in a response that lacks them."""
 
 
+@dataclass(eq=False)
 class Recorder:
     """Passes the answer to a request on to the client. Bytes stay unchanged, unless the response has to repeat what
-    only the gateway knows.
+    only the gateway knows. ``judge`` returns what is stored of a response, or raises PolicyDeniedError.
     """
 
-    def __init__(
-        self,
-        send: types.Send,
-        turn: StoredTurn,
-        store: ResponseStore,
-        judge: Callable[[StoredResponse], Awaitable[StoredResponse]] | None = None,
-    ) -> None:
-        """``judge`` returns what is stored of a response. Raises PolicyDeniedError for one that is not stored."""
-        self._send = send
-        self._turn = turn
-        self._store = store
-        self._judge = judge
-        self._start: types.Message | None = None
-        self._streams = False
-        self._succeeded = False
-        self._frames = WholeFrames(RESPONSES.event_ends)
-        self._body: list[bytes] = []
+    send: types.Send
+    turn: StoredTurn
+    store: ResponseStore
+    judge: Callable[[StoredResponse], Awaitable[StoredResponse]] | None = None
+    _start: types.Message | None = field(default=None, init=False)
+    _streams: bool = field(default=False, init=False)
+    _succeeded: bool = field(default=False, init=False)
+    _frames: WholeFrames = field(default_factory=lambda: WholeFrames(RESPONSES.event_ends), init=False)
+    _body: list[bytes] = field(default_factory=list, init=False)
 
-    async def send(self, message: types.Message) -> None:
+    async def __call__(self, message: types.Message) -> None:
         if message["type"] == "http.response.start":
             headers = dict(message["headers"])
             self._succeeded = message["status"] == 200
@@ -153,9 +146,9 @@ class Recorder:
             if self._succeeded and not self._streams:
                 self._start = message  # the length of the body may change
             else:
-                await self._send(message)
+                await self.send(message)
         elif not self._succeeded or message["type"] != "http.response.body":
-            await self._send(message)
+            await self.send(message)
         elif self._streams:
             await self._pass_stream(message)
         else:
@@ -175,7 +168,7 @@ class Recorder:
         if not more:
             passed.append(self._frames.finish())
         if passed or not more:
-            await self._send({**message, "body": b"".join(passed)})
+            await self.send({**message, "body": b"".join(passed)})
 
     async def _pass_whole(self, message: types.Message) -> None:
         self._body.append(message.get("body", b""))
@@ -194,18 +187,18 @@ class Recorder:
         start, self._start = self._start, None
         assert start is not None
         headers = [(name, value) for name, value in start["headers"] if name != b"content-length"]
-        await self._send({**start, "headers": [*headers, (b"content-length", str(len(body)).encode())]})
-        await self._send({**message, "body": body})
+        await self.send({**start, "headers": [*headers, (b"content-length", str(len(body)).encode())]})
+        await self.send({**message, "body": body})
 
     def _changes(self, response: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of the response that differ from what the gateway knows."""
-        return {name: value for name, value in self._turn.echo.items() if response.get(name, _DEFAULTS[name]) != value}
+        return {name: value for name, value in self.turn.echo.items() if response.get(name, _DEFAULTS[name]) != value}
 
     async def _save(self, response: dict[str, Any]) -> None:
-        if not (self._turn.store and is_id(response.get("id"))):
+        if not (self.turn.store and is_id(response.get("id"))):
             return
-        stored = self._turn.to_stored(response)
+        stored = self.turn.to_stored(response)
         try:
-            await self._store.save(stored if self._judge is None else await self._judge(stored))
+            await self.store.save(stored if self.judge is None else await self.judge(stored))
         except PolicyDeniedError as denial:
             logger.warning("the response %.80s is not stored: %s", stored.id, denial.code)
