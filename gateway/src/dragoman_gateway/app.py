@@ -11,7 +11,6 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman import AsyncClient
-from dragoman_gateway import vendors
 from dragoman_gateway.access import Access
 from dragoman_gateway.configuration import read_generation, read_settings
 from dragoman_gateway.endpoints import dashboard, pages, stored_responses
@@ -22,6 +21,7 @@ from dragoman_gateway.running.board import Board
 from dragoman_gateway.running.generation import Gateway, Generation
 from dragoman_gateway.server import recording
 from dragoman_gateway.settings import GatewaySettings
+from dragoman_gateway.vendors import embedding, forwarding, google, ollama
 from dragoman_gateway.wires import MESSAGES, RESPONSES, WIRES
 
 
@@ -94,7 +94,10 @@ def build_app(gateway: Gateway) -> Starlette:
     }
     routes = [
         *stored_responses.routes(gateway),
-        *vendors.routes(gateway),
+        *embedding.routes(gateway),
+        *google.routes(gateway),
+        *ollama.routes(gateway),
+        *forwarding.routes(gateway),
         *dashboard.routes(gateway),
         *pages.routes(gateway),
     ]

@@ -14,7 +14,7 @@ from dragoman_gateway.endpoints.compaction import compaction_item, expanded_summ
 from dragoman_gateway.endpoints.endpoint import Endpoint, Exchange
 from dragoman_gateway.json import dumps, loads
 from dragoman_gateway.turn.answer import answer_whole, whole_response
-from dragoman_gateway.turn.replies import Response, named
+from dragoman_gateway.turn.replies import json_response
 from dragoman_gateway.turn.turn import Turn
 
 PATH = "/responses/compact"
@@ -60,6 +60,5 @@ class CompactEndpoint(Endpoint):
                 "output": [compaction_item(message.id, message.text, turn.request, resources.state_sealer)],
                 "usage": loads(written.body).get("usage"),
             }
-            head = [*named(request.wire, request.request_id), (b"content-type", b"application/json")]
-            summary = Response(200, head, dumps(compaction))
+            summary = json_response(request.wire, request.request_id, dumps(compaction))
         return await exchange.reply(summary)

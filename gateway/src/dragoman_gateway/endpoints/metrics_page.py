@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
@@ -13,7 +13,7 @@ from dragoman_gateway.running.board import Status
 from dragoman_gateway.running.metrics import SECONDS, Metrics
 from dragoman_gateway.toml import load_table
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
+__all__ = ["CONTENT_TYPE", "metrics_page"]
 
 
 def metrics_page(status: Status) -> bytes:

@@ -89,7 +89,7 @@ class Deployment:
         """The adapter of the model, for all requests."""
         return get_adapter(self.model)
 
-    def report(self, error: DragomanError | None, now: float) -> None:
+    def report(self, error: Exception | None, now: float) -> None:
         """Note how a request ended. After a failure, others are tried first for a while."""
         if error is None:
             self.failures, self.paused_until = 0, 0.0
@@ -151,7 +151,7 @@ class Deployments:
             order.append(ready.pop(picked))
         return (*order, *paused)
 
-    def report(self, deployment: Deployment, error: DragomanError | None) -> None:
+    def report(self, deployment: Deployment, error: Exception | None) -> None:
         """Note how a request to a deployment ended."""
         if error is None or (may_help_elsewhere(error) and not isinstance(error, _OWN)):
             deployment.report(error, self.clock())

@@ -154,7 +154,7 @@ class ResponseStore:
         """
         if (late := self.late.find(response_id, owner)) is not None:
             return late
-        row = await self._read(lambda connection: self._find(connection, response_id, owner))
+        row = await self._find(response_id, owner)
         if row is None:
             self._check_known()
             return None
@@ -163,7 +163,7 @@ class ResponseStore:
         if not found.background or not found.is_open or row["alive_at"] >= lost_at:
             return found
         await self.update(found.id, {**found.response, "status": "failed", "error": _LOST})
-        row = await self._read(lambda connection: self._find(connection, response_id, owner))
+        row = await self._find(response_id, owner)
         return None if row is None else StoredResponse.from_row(row)
 
     async def history(self, response_id: str, owner: str, room: ExpansionLimit = _ROOM) -> list[StoredResponse] | None:
@@ -354,10 +354,9 @@ class ResponseStore:
         await self._write(work)
         return [None] * len(stored)
 
-    def _find(self, connection: Connection, response_id: str, owner: str) -> dict[str, Any] | None:
+    async def _find(self, response_id: str, owner: str) -> Mapping[Any, Any] | None:
         query = select(responses).where(responses.c.id == response_id, self._is_readable(owner))
-        row = connection.execute(query).mappings().first()
-        return None if row is None else dict(row)
+        return await self._read(lambda connection: connection.execute(query).mappings().first())
 
     def _chain(self, connection: Connection, response_id: str, owner: str) -> list[tuple[str, int]]:
         """Return the ids of a response and those before it, the newest first, and when they expire."""

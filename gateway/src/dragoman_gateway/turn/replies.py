@@ -47,6 +47,11 @@ class Response:
         await send({"type": "http.response.body", "body": self.body})
 
 
+def json_response(wire: Wire, request_id: str, body: bytes, more: Headers | None = None) -> Response:
+    """Return a reply in JSON that no provider has written."""
+    return Response(200, [*named(wire, request_id), *(more or ()), (b"content-type", b"application/json")], body)
+
+
 class StreamBody:
     """Writes a stream. Its status and headers go out with the first bytes, or after some seconds of waiting for them;
     from then on silence is broken by signs of life. A client that reads nothing for too long is left."""

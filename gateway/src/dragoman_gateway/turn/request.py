@@ -73,11 +73,6 @@ class RequestResources:
         """Return whether another deployment may be asked after that error."""
         return may_help_elsewhere(error) and (costs_nothing(error) or self.quota.spend())
 
-    def report(self, deployment: Deployment, error: Exception | None) -> None:
-        """Note how a request to a deployment ended."""
-        if error is None or isinstance(error, DragomanError):
-            self.deployments.report(deployment, error)
-
 
 _LONG, _LARGE = 2_000, 1024 * 1024
 """Messages and tools, and bytes: pictures are checked byte by byte."""

@@ -15,7 +15,7 @@ attributes:
 """
 
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -157,7 +157,7 @@ class Turn:
     def go_on(self, error: Exception) -> bool:
         """Turn to the next deployment after a failure. Return False if there is none, or if none would help: the error
         then says when the first of those that failed is free again."""
-        self._resources.report(self._deployment, error)
+        self._resources.deployments.report(self._deployment, error)
         if isinstance(error, ProviderError) and error.retryable:
             waits = [wait for wait in (self._wait, error.retry_after) if wait is not None]
             self._wait = error.retry_after = min(waits, default=None)
@@ -280,19 +280,17 @@ def _is_plain(read: ReadRequest) -> bool:
         and read.options.background is None
         and all(type(tool) is ToolDefinition for tool in read.tools)
         and read.kinds <= _OF_TEXT
-        and (ToolResultBlock not in read.kinds or _have_text_results(read.messages))
+        and (
+            ToolResultBlock not in read.kinds
+            or all(
+                type(part) is TextBlock
+                for message in read.messages
+                for block in message.content
+                if type(block) is ToolResultBlock
+                for part in block.content
+            )
+        )
     )
-
-
-def _have_text_results(messages: Sequence[Message]) -> bool:
-    """Whether all results are texts. The loops are plain ones: they read the whole history."""
-    for message in messages:
-        for block in message.content:
-            if type(block) is ToolResultBlock:
-                for part in block.content:
-                    if type(part) is not TextBlock:
-                        return False
-    return True
 
 
 def _has_messages(fields: dict[str, Any]) -> bool:

@@ -69,11 +69,11 @@ async def embed(exchange: Exchange, request: EmbeddingRequest) -> Embeddings:
         try:
             embeddings = await _embed_at(exchange, deployment, resources, request)
         except DragomanError as error:
-            resources.report(deployment, error)
+            resources.deployments.report(deployment, error)
             if not left or not resources.may_ask_again(error):
                 raise
         else:
-            resources.report(deployment, None)
+            resources.deployments.report(deployment, None)
             return embeddings
 
 

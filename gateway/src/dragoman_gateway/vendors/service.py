@@ -11,11 +11,8 @@ from dragoman_gateway.bodies.read import parse_object, read_body
 from dragoman_gateway.endpoints.endpoint import Endpoint, Exchange
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.running.services import check_caller
-from dragoman_gateway.turn.replies import DisconnectWatcher, Response, losses_header, named
+from dragoman_gateway.turn.replies import DisconnectWatcher, json_response, losses_header
 from dragoman_gateway.wires import Wire
-
-_JSON = (b"content-type", b"application/json")
-
 
 Answer = Callable[[Exchange, dict[str, Any]], Awaitable[Any]]
 """Answers a request with these fields; none if it has no body."""
@@ -55,5 +52,5 @@ class Service(Endpoint):
                 exchange.record.broken = True
                 raise
         if not departure.seen:
-            head = [*named(self._wire, exchange.request_id), *losses_header(exchange.record.losses), _JSON]
-            await exchange.reply(Response(200, head, answer))
+            lost = losses_header(exchange.record.losses)
+            await exchange.reply(json_response(self._wire, exchange.request_id, answer, lost))
