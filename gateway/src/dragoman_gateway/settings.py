@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from dragoman import ConfigurationError
 from dragoman_gateway.keys.alerts import AlertSettings
-from dragoman_gateway.models.deployments import DeploymentSettings, KnownModel
+from dragoman_gateway.models import DeploymentSettings, KnownModel
 from dragoman_gateway.turn.other_wire import OtherWireSettings
 from dragoman_gateway.turn.recall import UnknownHistory
 from dragoman_gateway.wires.forwarded import unknown_names

@@ -15,7 +15,7 @@ import pytest
 
 from dragoman import Budget, Router
 from dragoman.testing.faults.server import RESET, STALL, HttpReply, Pause, ReceivedRequest, json_reply, sse_reply
-from dragoman_gateway.models.deployments import Deployments
+from dragoman_gateway.models import Deployments
 from dragoman_gateway.running.generation import Gateway
 from tests.gateway.upstream import (
     PATHS,

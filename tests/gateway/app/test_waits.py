@@ -11,7 +11,7 @@ import pytest
 from dragoman import Router
 from dragoman.testing.faults.server import HttpReply, ReceivedRequest, json_reply, sse_reply
 from dragoman.transport import RetryPolicy
-from dragoman_gateway.models.deployments import Deployments
+from dragoman_gateway.models import Deployments
 from tests.gateway.app.test_late_errors import BODIES, MODELS, OTHER, PATHS, REFUSALS, STREAMS
 from tests.gateway.keyed import Start
 from tests.gateway.upstream import gateway_before

@@ -35,8 +35,7 @@ class CountEndpoint(Endpoint):
         found, headers = resources.client_for(deployment.client), request.headers
         client = client_of(found, request.caller, request.request_id, headers)
         if client.config.policy is not None and resources.labels is not None:
-            owner, tool_ids = request.caller.owner, context.tool_ids
-            recall = Recall(resources.labels, owner, tool_ids, request.wire.provider, client)
+            recall = Recall(resources.labels, request.caller.owner, context, request.wire.provider, client)
             if labels := await recall.labels(messages, resources.settings.unknown_history):
                 metadata = messages[0].metadata.model_copy(update={"labels": labels})  # for the whole conversation
                 messages = [messages[0].model_copy(update={"metadata": metadata}), *messages[1:]]

@@ -15,7 +15,7 @@ from dragoman_gateway.endpoints.metrics_page import CONTENT_TYPE, metrics_page
 from dragoman_gateway.endpoints.openapi import openapi
 from dragoman_gateway.errors import ClientError, DeniedError, NoAddressError, UnavailableError
 from dragoman_gateway.keys.admission import spend_page
-from dragoman_gateway.models.names import Models, facts_of
+from dragoman_gateway.models import Models, facts_of
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.running.metrics import new_request_id
 from dragoman_gateway.turn.errors import error_response
@@ -137,21 +137,11 @@ _MAX_PAGE = 1000
 
 
 def list_models(models: Models, caller: Caller, wire: Wire, request: Request) -> Mapping[str, Any]:
-    """Return the models that the caller may use: the names of the settings and the aliases."""
-    entries = [_entry(name, models.target(name), wire) for name in models.names(caller)]
+    """Return the models that the caller may use: the names of the settings and the aliases. Clients of Messages get the
+    part of the list that they ask for."""
+    entries, query = [_entry(name, models.target(name), wire) for name in models.names(caller)], request.query_params
     if wire is not MESSAGES:
         return {"object": "list", "data": entries}
-    return _page(entries, request.query_params)
-
-
-def find_model(models: Models, caller: Caller, wire: Wire, request: Request) -> Mapping[str, Any]:
-    """Return one model. Raises NotFoundError and PermissionDeniedError."""
-    name = request.path_params["model"]
-    return _entry(name, models.resolve(name, caller).model, wire)
-
-
-def _page(entries: list[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
-    """Return the part of the list that the client asks for."""
     ids = [entry["id"] for entry in entries]
     start, end = 0, len(entries)
     if (after := query.get("after_id")) is not None:
@@ -160,15 +150,21 @@ def _page(entries: list[dict[str, Any]], query: Mapping[str, str]) -> dict[str, 
         end = _place(ids, before)
     limit = query.get("limit", "20")
     size = min(max(int(limit), 1), _MAX_PAGE) if limit.isdigit() and len(limit) < 6 else 20
-    if "before_id" in query:
+    if before is not None:
         start = max(end - size, start)
     shown = entries[start : min(start + size, end)]
     return {
         "data": shown,
-        "has_more": start + len(shown) < end or ("before_id" in query and start > 0),
+        "has_more": start + len(shown) < end or (before is not None and start > 0),
         "first_id": shown[0]["id"] if shown else None,
         "last_id": shown[-1]["id"] if shown else None,
     }
+
+
+def find_model(models: Models, caller: Caller, wire: Wire, request: Request) -> Mapping[str, Any]:
+    """Return one model. Raises NotFoundError and PermissionDeniedError."""
+    name = request.path_params["model"]
+    return _entry(name, models.resolve(name, caller).model, wire)
 
 
 def _place(ids: list[str], name: str) -> int:

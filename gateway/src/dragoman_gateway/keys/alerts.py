@@ -74,25 +74,19 @@ class Alerts:
         self.dropped += len(late)
 
     async def _deliver(self, alert: dict[str, Any]) -> None:
-        for pause in (*_PAUSES, None):
-            if await self._post(alert):
+        for pause in (0.0, *_PAUSES):
+            await asyncio.sleep(pause)
+            try:
+                async with asyncio.timeout(self._settings.seconds), httpx.AsyncClient(timeout=None) as client:
+                    reply = await client.post(self._settings.url.get_secret_value(), json=alert)
+            except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError) as error:
+                logger.warning("the webhook of alerts failed: %s", type(error).__name__)
+                continue
+            if reply.is_success:
                 return
-            if pause is not None:
-                await asyncio.sleep(pause)
+            logger.warning("the webhook of alerts answered %d", reply.status_code)
         self.dropped += 1
         logger.error("an alert of %s could not be delivered", alert["scope"])
-
-    async def _post(self, alert: dict[str, Any]) -> bool:
-        """Return whether the webhook took the alert."""
-        try:
-            async with asyncio.timeout(self._settings.seconds), httpx.AsyncClient(timeout=None) as client:
-                reply = await client.post(self._settings.url.get_secret_value(), json=alert)
-        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError) as error:
-            logger.warning("the webhook of alerts failed: %s", type(error).__name__)
-            return False
-        if not reply.is_success:
-            logger.warning("the webhook of alerts answered %d", reply.status_code)
-        return reply.is_success
 
 
 def _describe(cause: CrossedThreshold | UnknownPrice) -> dict[str, Any]:

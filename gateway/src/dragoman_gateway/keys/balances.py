@@ -135,8 +135,8 @@ def store(connection: Connection, batches: Sequence[Batch], now: datetime) -> Se
     if not batches:
         return []
     at = to_microseconds(now)
-    rows = [{"id": batch.id, "booked_at": at} for batch in batches]
-    noted = insert_into(connection, booked).values(rows).on_conflict_do_nothing().returning(booked.c.id)
+    ids = [{"id": batch.id, "booked_at": at} for batch in batches]
+    noted = insert_into(connection, booked).values(ids).on_conflict_do_nothing().returning(booked.c.id)
     new = set(connection.execute(noted).scalars())
     bookings = [booking for batch in batches if batch.id in new for booking in batch.bookings]
     amounts: dict[tuple[str, int], Amount] = {}
@@ -147,26 +147,20 @@ def store(connection: Connection, batches: Sequence[Batch], now: datetime) -> Se
             amounts[row] = amounts.get(row, Amount()) + booking.amount
             requests[row] += booking.requests
     if amounts:
-        _add(connection, amounts, requests)
+        rows = sorted(amounts)
+        found = _lock_rows(connection, rows)
+        changed = []
+        for scope, day in rows:
+            before, number = found[scope, day]
+            total = before + amounts[scope, day]  # summed here: SQLite would add amounts as floats
+            changed.append({"of": scope, "at": day, **asdict(total), "requests": number + requests[scope, day]})
+        this = (spend.c.scope == bindparam("of")) & (spend.c.day == bindparam("at"))
+        names = ("usd", "tokens", "estimated_usd", "requests")
+        connection.execute(update(spend).where(this).values({name: bindparam(name) for name in names}), changed)
     if bookings:
-        ids = sorted({booking.id for booking in bookings})
-        connection.execute(delete(reservations).where(reservations.c.id.in_(ids)))
+        ended = sorted({booking.id for booking in bookings})
+        connection.execute(delete(reservations).where(reservations.c.id.in_(ended)))
     return bookings
-
-
-def _add(
-    connection: Connection, amounts: Mapping[tuple[str, int], Amount], requests: Mapping[tuple[str, int], int]
-) -> None:
-    rows = sorted(amounts)
-    found = _lock_rows(connection, rows)
-    changed = []
-    for scope, day in rows:
-        before, number = found[scope, day]
-        total = before + amounts[scope, day]  # summed here: SQLite would add amounts as floats
-        changed.append({"of": scope, "at": day, **asdict(total), "requests": number + requests[scope, day]})
-    this = (spend.c.scope == bindparam("of")) & (spend.c.day == bindparam("at"))
-    names = ("usd", "tokens", "estimated_usd", "requests")
-    connection.execute(update(spend).where(this).values({name: bindparam(name) for name in names}), changed)
 
 
 def _lock_rows(connection: Connection, rows: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[Amount, int]]:

@@ -191,7 +191,10 @@ class Ledger:
     async def _transact(self, asked: Sequence[Asked], batches: Sequence[Batch]) -> Sequence[Exception | None]:
         """Store bookings, and then reserve for requests, in one transaction. Raises DatabaseUnavailableError; then the
         bookings wait again."""
-        watched, now = self._watched_budgets(batches), self._clock()
+        now, watched = self._clock(), dict[str, Sequence[PeriodBudget]]()
+        if self._watch is not None:
+            scopes = {scope for batch in batches for booking in batch.bookings for scope in booking.scopes}
+            watched = {scope: budgets for scope in sorted(scopes) if (budgets := self._watch.budgets(scope))}
         reserving = [each for each in asked if each.scopes]
         locked = sorted(set[str]().union(*(each.scopes for each in reserving if each.id is not None)))
 
@@ -247,13 +250,6 @@ class Ledger:
         await self._database.write(work, Lane.LEDGER)
         if cleans:
             self._clean_at = now + _CLEAN_EVERY
-
-    def _watched_budgets(self, batches: Sequence[Batch]) -> Mapping[str, Sequence[PeriodBudget]]:
-        """Return the budgets whose spend the bookings change, if crossings are reported."""
-        if self._watch is None:
-            return {}
-        scopes = sorted({scope for batch in batches for booking in batch.bookings for scope in booking.scopes})
-        return {scope: budgets for scope in scopes if (budgets := self._watch.budgets(scope))}
 
     def _crossings(
         self,

@@ -33,8 +33,7 @@ from dragoman.transport.retry import retry_within
 from dragoman_gateway.access import ANYONE, Access, Caller, OpenAccess, Prices
 from dragoman_gateway.bodies.repeated import RepeatedParts
 from dragoman_gateway.errors import RETRY_SECONDS, ClientError, EndingError, UnavailableError
-from dragoman_gateway.models.deployments import FallbackQuota
-from dragoman_gateway.models.names import Models
+from dragoman_gateway.models import FallbackQuota, Models
 from dragoman_gateway.running.board import Board, Status, total
 from dragoman_gateway.running.deferred_store import DeferredStore
 from dragoman_gateway.running.hops import new_mark

@@ -10,7 +10,7 @@ import uvicorn
 
 from dragoman import ConfigurationError, get_adapter
 from dragoman_gateway.configuration import MODEL_VARIABLE, read_settings
-from dragoman_gateway.models.deployments import check_key_variables
+from dragoman_gateway.models import check_key_variables
 from dragoman_gateway.running.hops import share_mark
 from dragoman_gateway.running.services import requires_keys
 from dragoman_gateway.running.state_keys import VARIABLE, new_state_key, read_state_keys

@@ -63,9 +63,8 @@ class InSession:
         read.context.prices = config.prices or price_table()
         self._recall: Recall | None = None
         if policy is not None and resources.labels is not None:
-            owner, tool_ids = request.caller.owner, read.context.tool_ids
-            kept = None if request.kept is None else request.kept.block_keys
-            self._recall = Recall(resources.labels, owner, tool_ids, request.wire.provider, client, kept)
+            owner, kept = request.caller.owner, None if request.kept is None else request.kept.block_keys
+            self._recall = Recall(resources.labels, owner, read.context, request.wire.provider, client, kept)
         self._new_session = partial(
             client.session,
             str(target.model_id),

@@ -26,7 +26,7 @@ from dragoman_gateway.access import Caller
 from dragoman_gateway.bodies.model_name import rename_fields, replace_model
 from dragoman_gateway.bodies.repeated import HISTORIES, KeptBody
 from dragoman_gateway.errors import ClientError
-from dragoman_gateway.models.deployments import (
+from dragoman_gateway.models import (
     Deployment,
     Deployments,
     FallbackQuota,

@@ -39,7 +39,7 @@ from dragoman.errors import ProviderError
 from dragoman.pricing import price_table
 from dragoman_gateway.bodies.repeated import HISTORIES
 from dragoman_gateway.errors import ServerStateError
-from dragoman_gateway.models.deployments import Deployment
+from dragoman_gateway.models import Deployment
 from dragoman_gateway.turn.in_session import InSession
 from dragoman_gateway.turn.request import ClientRequest, ReadRequest, RequestResources, refuse_losses
 from dragoman_gateway.turn.usage_chunk import lacks_usage

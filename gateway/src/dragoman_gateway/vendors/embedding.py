@@ -22,7 +22,7 @@ from dragoman.session.effects import Broken, Failed, Perform, Replied, SendOutco
 from dragoman_gateway.bodies.read import named_model
 from dragoman_gateway.endpoints.endpoint import Exchange
 from dragoman_gateway.errors import ClientError
-from dragoman_gateway.models.deployments import Deployment
+from dragoman_gateway.models import Deployment
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.turn.policy import client_of
 from dragoman_gateway.turn.request import RequestResources

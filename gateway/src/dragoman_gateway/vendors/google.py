@@ -20,7 +20,7 @@ from dragoman_gateway.bodies.model_name import replace_model
 from dragoman_gateway.endpoints.counting import CountEndpoint
 from dragoman_gateway.endpoints.endpoint import Endpoint, Exchange
 from dragoman_gateway.errors import ClientError
-from dragoman_gateway.models.names import facts_of
+from dragoman_gateway.models import facts_of
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.vendors.embedding import ENDPOINT, EmbeddingRequest, embed

@@ -31,7 +31,7 @@ from dragoman_gateway.bodies.read import named_model
 from dragoman_gateway.endpoints.endpoint import Endpoint, Exchange
 from dragoman_gateway.errors import ClientError
 from dragoman_gateway.json import loads
-from dragoman_gateway.models.names import facts_of
+from dragoman_gateway.models import facts_of
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.vendors.embedding import ENDPOINT, EmbeddingRequest, embed, read_fields
