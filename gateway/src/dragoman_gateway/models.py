@@ -15,7 +15,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from dragoman import Adapter, AdapterCapabilities, AsyncClient, ConfigurationError, ProviderError, get_adapter
 from dragoman.configuration.file import ProviderTable, build_provider
@@ -38,6 +38,7 @@ from dragoman.errors import (
 from dragoman.transport import RetryPolicy
 from dragoman_gateway.access import Caller
 from dragoman_gateway.errors import ModelDeniedError, UncountedError
+from dragoman_gateway.toml import SettingsTable
 
 _FINAL = (
     InvalidRequestError,
@@ -66,10 +67,8 @@ KnownModel = Annotated[str, AfterValidator(_check_model)]
 """A model of a provider that is installed: its id, or an alias of it."""
 
 
-class DeploymentSettings(BaseModel):
+class DeploymentSettings(SettingsTable):
     """One deployment of a model, as the settings describe it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: KnownModel
     """The model, as ``provider:model``."""

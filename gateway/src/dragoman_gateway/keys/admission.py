@@ -14,7 +14,6 @@ from dragoman.errors import DragomanError, UnpricedModelError
 from dragoman.events import StreamEvent
 from dragoman.limits import MaxUsage, MeasureUsage, Reservation
 from dragoman.limits.reservation import ReservedOutput, charged_use, is_ended_here, is_unreadable
-from dragoman.logs import get_logger
 from dragoman.messages import CostStatus, TokenUsage, Usage
 from dragoman.session.effects import Abandoned, Broken, Failed, Perform, SendOutcome
 from dragoman_gateway.access import Caller, Prices
@@ -25,9 +24,7 @@ from dragoman_gateway.keys.key_store import KeyCache
 from dragoman_gateway.keys.ledger import Ledger
 from dragoman_gateway.keys.ledger_entries import LEAST, Amount
 from dragoman_gateway.keys.rates import Grants, Rates
-from dragoman_gateway.keys.records import NO_ALLOWANCE
-
-logger = get_logger("dragoman.gateway")
+from dragoman_gateway.log import logger
 
 _MAX_REPORTED = 10_000
 _KNOWN = (CostStatus.PRICED, CostStatus.FREE)
@@ -106,7 +103,7 @@ class Admission:
             concurrency.setdefault(f"key:{caller.key_id}", self.concurrency)
         return KeyReservation(
             self,
-            scopes_of(caller),
+            caller.scopes,
             prices,
             measure,
             budgets={scope: each.budgets for scope, each in allowances.items() if each.budgets},
@@ -299,22 +296,13 @@ class KeyReservation(Reservation):
         return amount
 
 
-def scopes_of(caller: Caller) -> tuple[str, ...]:
-    """Return the scopes under which a caller's spend is counted."""
-    names = (("key", caller.key_id), ("user", caller.user), ("team", caller.team))
-    return tuple(f"{kind}:{name}" for kind, name in names if name is not None)
-
-
 def _perform(work: Callable[[], Awaitable[Any]]) -> Perform:
     return Perform(work, work)  # the gateway asks in an event loop alone
 
 
 async def spend_page(ledger: Ledger, cache: KeyCache, caller: Caller) -> dict[str, Any]:
     """Return the same numbers that refusals name. Raises DatabaseUnavailableError."""
-    if caller.admin:
-        allowances = cache.all_allowances()
-    else:
-        allowances = {**dict.fromkeys(scopes_of(caller), NO_ALLOWANCE), **cache.allowances_for(caller)}
+    allowances = cache.all_allowances() if caller.admin else cache.allowances_for(caller)
     data: list[dict[str, Any]] = []
     statements = await ledger.statements({scope: each.budgets for scope, each in allowances.items()})
     for scope, statement in statements.items():

@@ -6,23 +6,20 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator
 
-from dragoman.logs import get_logger
 from dragoman_gateway.keys.admission import UnknownPrice
 from dragoman_gateway.keys.ledger import CrossedThreshold
-
-logger = get_logger("dragoman.gateway")
+from dragoman_gateway.log import logger
+from dragoman_gateway.toml import SettingsTable
 
 _MAX_WAITING = 1000
 _PAUSES = (1.0, 5.0)
 """Seconds before the second and the third attempt."""
 
 
-class AlertSettings(BaseModel):
+class AlertSettings(SettingsTable):
     """The table ``[gateway.alerts]`` of dragoman.toml."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     url: SecretStr
     """The address that is called. It may hold a secret, so nothing shows it."""

@@ -15,13 +15,13 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select, update
 
 from dragoman.errors import ConfigurationError
-from dragoman.logs import get_logger
 from dragoman_gateway.access import Caller
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import allowances, counters, keys
 from dragoman_gateway.errors import overloaded
 from dragoman_gateway.keys.records import NO_ALLOWANCE, Allowance, VirtualKey, check_name
 from dragoman_gateway.keys.secrets import new_secret
+from dragoman_gateway.log import logger
 
 _REVISION = "revision"
 
@@ -139,8 +139,6 @@ def _next_revision(connection: Connection) -> int:
     return int(connection.execute(statement.returning(counters.c.value)).scalar_one())
 
 
-logger = get_logger("dragoman.gateway")
-
 _REFRESH_AFTER = 1.0
 """The age in seconds above which a copy is refreshed while the request continues."""
 _MIN_AGE = 0.25
@@ -200,13 +198,7 @@ class KeyCache:
 
     def allowances_for(self, caller: Caller) -> dict[str, Allowance]:
         """Return the allowances of the caller's key, user and team, by their scope."""
-        key = self._keys.get(caller.key_id or "")
-        found = {} if key is None else {f"key:{key.id}": key.allowance}
-        for kind, name in (("user", caller.user), ("team", caller.team)):
-            allowance = self._allowances.get(f"{kind}:{name}") or self._allowances.get(f"{kind}:*")
-            if name is not None and allowance is not None:
-                found[f"{kind}:{name}"] = allowance
-        return found
+        return {scope: self.allowance_of(scope) for scope in caller.scopes}
 
     def allowance_of(self, scope: str) -> Allowance:
         """Return the allowance of ``key:ID``, ``user:NAME`` or ``team:NAME``."""
@@ -223,11 +215,14 @@ class KeyCache:
 
     async def refresh(self) -> None:
         """Read what changed. Concurrent calls read once. Raises DatabaseUnavailableError."""
+        await asyncio.shield(self._begin_refresh())
+
+    def _begin_refresh(self) -> "asyncio.Task[None]":
         task = self._refresh_task
         if task is None or task.done():
             task = self._refresh_task = asyncio.create_task(self._refresh())
             task.add_done_callback(_ignore_failure)
-        await asyncio.shield(task)
+        return task
 
     async def _refresh(self) -> None:
         started = self.clock()
@@ -246,9 +241,8 @@ class KeyCache:
         age = self.age
         if age is None or age > self.max_age:
             await self._refresh_or_keep()
-        elif age > _REFRESH_AFTER and (self._refresh_task is None or self._refresh_task.done()):
-            self._refresh_task = asyncio.create_task(self._refresh())
-            self._refresh_task.add_done_callback(_ignore_failure)
+        elif age > _REFRESH_AFTER:
+            self._begin_refresh()
 
     async def _refresh_or_keep(self) -> None:
         try:

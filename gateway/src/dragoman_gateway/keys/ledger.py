@@ -14,7 +14,6 @@ from decimal import Decimal
 
 from sqlalchemy import Connection, delete, update
 
-from dragoman.logs import get_logger
 from dragoman_gateway.database import END_SECONDS, Database, DatabaseUnavailableError, Lane, retry_for
 from dragoman_gateway.database.grouping import Grouping
 from dragoman_gateway.database.tables import booked, reservations
@@ -22,8 +21,7 @@ from dragoman_gateway.keys.amounts import Concurrency, NoRoomError, PeriodBudget
 from dragoman_gateway.keys.balances import Asked, lock, read_balances, reserve, store
 from dragoman_gateway.keys.ledger_entries import LEAST, Amount, Batch, LedgerEntries, LedgerEntry
 from dragoman_gateway.keys.records import to_microseconds
-
-logger = get_logger("dragoman.gateway")
+from dragoman_gateway.log import logger
 
 _LEASE = timedelta(seconds=120)
 """How long a reservation lasts if its replica does not renew it."""

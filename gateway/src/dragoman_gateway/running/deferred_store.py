@@ -13,12 +13,10 @@ from typing import Any
 
 from dragoman import Message, Role
 from dragoman.errors import ConflictError, DragomanError, StoreBusyError, StoreError
-from dragoman.logs import get_logger
 from dragoman.store import Store
 from dragoman_gateway.errors import RETRY_SECONDS, UnavailableError
+from dragoman_gateway.log import logger
 from dragoman_gateway.outage import Outage
-
-logger = get_logger("dragoman.gateway")
 
 SPENDER: ContextVar[Mapping[str, str]] = ContextVar("SPENDER", default={})  # noqa: B039  # it is never changed
 """The caller of the request in whose task a session is stored: ``key`` and ``tag``, which `dragoman cost` groups by."""

@@ -25,7 +25,6 @@ from dragoman import (
 from dragoman.credentials.target import TargetFinder
 from dragoman.errors import ConfigurationError, DragomanError
 from dragoman.limits import Budget, Governor, Limit
-from dragoman.logs import get_logger
 from dragoman.pricing import price_table
 from dragoman.store import Store
 from dragoman.transport import close_idle_connections_async
@@ -33,6 +32,7 @@ from dragoman.transport.retry import retry_within
 from dragoman_gateway.access import ANYONE, Access, Caller, OpenAccess, Prices
 from dragoman_gateway.bodies.repeated import RepeatedParts
 from dragoman_gateway.errors import RETRY_SECONDS, ClientError, EndingError, UnavailableError
+from dragoman_gateway.log import logger
 from dragoman_gateway.models import FallbackQuota, Models
 from dragoman_gateway.running.board import Board, Status, total
 from dragoman_gateway.running.deferred_store import DeferredStore
@@ -43,8 +43,6 @@ from dragoman_gateway.running.state_keys import state_keys
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.turn.request import RequestResources
 from dragoman_gateway.wires import WIRES
-
-logger = get_logger("dragoman.gateway")
 
 _CHECK_SECONDS = 0.01
 _READ_SECONDS = 30.0

@@ -13,10 +13,8 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from types import FrameType
 
-from dragoman.logs import get_logger
+from dragoman_gateway.log import logger
 from dragoman_gateway.running.board import VARIABLE, Board, Status, total
-
-logger = get_logger("dragoman.gateway")
 
 _CHECK_SECONDS = 0.5
 _READY_SECONDS = 0.05

@@ -11,18 +11,16 @@ from typing import Any
 from starlette.types import Message, Receive, Send
 
 from dragoman.errors import LimitReachedError
-from dragoman.logs import get_logger
 from dragoman.transport.retry import retry_within
 from dragoman_gateway.database import DatabaseUnavailableError
 from dragoman_gateway.errors import overloaded
+from dragoman_gateway.log import logger
 from dragoman_gateway.stored.recorder import ENDS, ResponseEvent, read_event
 from dragoman_gateway.stored.records import StoredResponse
 from dragoman_gateway.stored.response_store import ResponseStore
 from dragoman_gateway.stored.turn import REPEATED, StoredTurn
 from dragoman_gateway.turn.replies import WholeFrames, split_events
 from dragoman_gateway.wires import RESPONSES
-
-logger = get_logger("dragoman.gateway")
 
 Answer = Callable[[Receive, Send], Awaitable[None]]
 """Answers the request of a turn, as if a client were waiting."""

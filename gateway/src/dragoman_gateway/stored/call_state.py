@@ -15,15 +15,13 @@ from functools import lru_cache
 
 from sqlalchemy import Connection, select, update
 
-from dragoman.logs import get_logger
 from dragoman.sql import insert_into
 from dragoman_gateway.database import Database, DatabaseUnavailableError, Lane
 from dragoman_gateway.database.tables import call_state
 from dragoman_gateway.errors import UnavailableError
 from dragoman_gateway.keys.records import to_microseconds
+from dragoman_gateway.log import logger
 from dragoman_gateway.turn.recall import ALL
-
-logger = get_logger("dragoman.gateway")
 
 
 class RequestState:

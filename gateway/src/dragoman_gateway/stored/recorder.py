@@ -12,9 +12,9 @@ from starlette import types
 
 from dragoman import Message
 from dragoman.blocks import TextBlock
-from dragoman.logs import get_logger
 from dragoman.policy import Extensions, Hook, Pipeline, PolicyDeniedError
 from dragoman.policy.extensions import LLMExtension
+from dragoman_gateway.log import logger
 from dragoman_gateway.stored.records import StoredResponse, is_id
 from dragoman_gateway.stored.response_store import ResponseStore
 from dragoman_gateway.stored.turn import StoredTurn
@@ -112,8 +112,6 @@ def read_event(frame: bytes) -> ResponseEvent | None:
         return None
     return ResponseEvent(value) if isinstance(value, dict) else None
 
-
-logger = get_logger("dragoman.gateway")
 
 _WITH_RESPONSE = b'"response"'
 """Only a few frames of a stream contain it; the others pass without being parsed."""

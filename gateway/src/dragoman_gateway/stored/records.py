@@ -9,8 +9,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
-from dragoman.logs import get_logger
 from dragoman_gateway.json import loads
+from dragoman_gateway.log import logger
 
 OPEN = ("queued", "in_progress")
 """The statuses of a response that is not finished."""
@@ -124,9 +124,6 @@ def _to_list(items: Sequence[Any], place: str) -> list[dict[str, Any]]:
                 listed["content"] = [said if item.get("role") == "assistant" else {"type": "input_text", "text": text}]
             found.append(listed)
     return found
-
-
-logger = get_logger("dragoman.gateway")
 
 
 class LateResponses:

@@ -11,7 +11,6 @@ from weakref import WeakValueDictionary
 
 from sqlalchemy import ColumnElement, Connection, delete, func, select, update
 
-from dragoman.logs import get_logger
 from dragoman.sql import insert_into
 from dragoman_gateway.bodies.values import check_values
 from dragoman_gateway.database import (
@@ -26,9 +25,8 @@ from dragoman_gateway.database.grouping import Grouping
 from dragoman_gateway.database.tables import call_state, owners, response_events, response_items, responses
 from dragoman_gateway.errors import BodyTooLargeError
 from dragoman_gateway.keys.records import to_microseconds
+from dragoman_gateway.log import logger
 from dragoman_gateway.stored.records import OPEN, BrokenChainError, LateResponses, StoredResponse, is_id
-
-logger = get_logger("dragoman.gateway")
 
 Result = TypeVar("Result")
 Value = TypeVar("Value")

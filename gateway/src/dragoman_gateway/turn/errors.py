@@ -16,13 +16,11 @@ from dragoman.errors import (
     StreamTruncatedError,
     UnexpectedPageError,
 )
-from dragoman.logs import get_logger
 from dragoman_gateway.errors import ClientError, OwnCodeError, ProviderAccessError
 from dragoman_gateway.json import dumps, loads
+from dragoman_gateway.log import logger
 from dragoman_gateway.turn.replies import REQUEST_ID, Headers, Response
 from dragoman_gateway.wires import Wire
-
-logger = get_logger("dragoman.gateway")
 
 _ID = re.compile(r"[\w.:-]{1,200}", re.ASCII)
 _HIDDEN = "the request could not be answered because of an internal error"

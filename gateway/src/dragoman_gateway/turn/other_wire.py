@@ -8,14 +8,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from dragoman import Adapter, AdapterOptions, Loss, Message, Role, TextBlock, ToolDefinition
 from dragoman.answers import LossKind, Severity
 from dragoman.errors import InvalidRequestError
 from dragoman.messages import CostStatus, TokenUsage
 from dragoman_gateway.access import Prices
-from dragoman_gateway.toml import load_table
+from dragoman_gateway.toml import SettingsTable, load_table
 from dragoman_gateway.wires import Wire
 
 LATE_MARK = "[A message of the system, not of the user]\n"
@@ -23,10 +21,8 @@ _TOKEN = "a token of the client that is not a prompt, and that no prompt cache w
 _INSTRUCTIONS = (Role.SYSTEM, Role.DEVELOPER)
 
 
-class OtherWireSettings(BaseModel):
+class OtherWireSettings(SettingsTable):
     """The table ``[gateway.other_wire]`` of dragoman.toml. docs/gateway.md describes each setting."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     late_system: Literal["mark", "plain", "refuse"] = "mark"
     """What becomes of a system message behind the user's, if the wire has none there."""

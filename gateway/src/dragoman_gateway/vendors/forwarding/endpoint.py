@@ -172,17 +172,11 @@ class ForwardingEndpoint(Endpoint):
         if address.lines and has_key:
             check = partial(self._check_lines, exchange)
             batch = BatchFile(headers.get("content-type", ""), check, exchange.generation.settings.body_cap)
-        form = FormBody(
-            exchange.receive,
-            headers,
-            exchange.generation.settings,
-            refuses_ids=has_key and not goes_on,
-            batch=batch,
-        )
+        form = FormBody(exchange, refuses_ids=has_key and not goes_on, batch=batch)
         if address.model != "form" or not whole:
             asked.form = form
             return
-        asked.body = body = await form.read(exchange.share)
+        asked.body = body = await form.read()
         asked.fields = dict(
             await exchange.share.work(len(body), lambda: form_fields(headers.get("content-type", ""), body, "model"))
         )
