@@ -129,7 +129,7 @@ class FallbackQuota:
         return True
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Deployments:
     """The deployments of one name."""
 
@@ -137,10 +137,9 @@ class Deployments:
     clock: Callable[[], float] = time.monotonic
     draw: Callable[[], float] = random.random
 
-    @property
-    def model(self) -> str:
+    def __post_init__(self) -> None:
+        self.model = self.all[0].model
         """The model of the first deployment, which represents all of them."""
-        return self.all[0].model
 
     def in_order(self) -> Sequence[Deployment]:
         """Return the deployments in the order in which to try them: drawn by weight, with paused ones at the end."""
@@ -211,14 +210,10 @@ def _find_key(variable: str, known: tuple[str, ...], environ: Mapping[str, str])
     return environ[variable]
 
 
-ModelSettings = str | Sequence[DeploymentSettings]
-"""A model, or several deployments of it."""
-
-
 class Models:
     """``names`` are those of the settings: names or patterns, each with the model that answers."""
 
-    def __init__(self, names: Mapping[str, ModelSettings], client: AsyncClient) -> None:
+    def __init__(self, names: Mapping[str, str | Sequence[DeploymentSettings]], client: AsyncClient) -> None:
         self._client = client
         self._deployments = {
             name: self._alone(places) if isinstance(places, str) else build(places, client, dict(os.environ))

@@ -215,13 +215,13 @@ class GatewaySettings(SettingsTable):
         try:
             return cls.model_validate(dict(table))
         except ValidationError as error:
-            mistakes = find_mistakes(cls, table, error)
-            if path is None or line_of is None:
-                listed = "; ".join(f"{'.'.join(map(str, place))}: {problem}" for place, problem in mistakes)
-                raise ConfigurationError(f"{'' if path is None else f'{path}: '}{listed}") from None
-            listed = "\n  ".join(
-                f"{path}:{line_of(place)}: {'.'.join(map(str, place))}: {problem}" for place, problem in mistakes
-            )
+            mistakes = [
+                (place, f"{'.'.join(map(str, place))}: {problem}")
+                for place, problem in find_mistakes(cls, table, error)
+            ]
+            if line_of is None:
+                raise ConfigurationError("; ".join(mistake for _, mistake in mistakes)) from None
+            listed = "\n  ".join(f"{path}:{line_of(place)}: {mistake}" for place, mistake in mistakes)
             raise ConfigurationError(f"the table [gateway] has mistakes:\n  {listed}") from None
 
     @property

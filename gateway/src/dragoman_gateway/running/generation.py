@@ -181,6 +181,7 @@ class Generation:
             deployments=self.models.resolve(model, caller),
             client_for=partial(self.callers.client_for, bounds=bounds),
             quota=self.quota,
+            prices=self.prices,
             may_ask=self.models.rule_for(model, caller) if caller.models else None,
             governors=() if governor is None else (governor,),
             check=partial(self.access.check, caller, self.prices),

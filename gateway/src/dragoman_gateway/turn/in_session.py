@@ -13,7 +13,6 @@ from dragoman.blocks import TextBlock
 from dragoman.errors import AuthenticationError, InvalidRequestError, TurnLimitError
 from dragoman.events import MessageComplete, ToolUseStart
 from dragoman.policy import Hook, PolicyDeniedError
-from dragoman.pricing import price_table
 from dragoman.session.effects import Failed, Perform, RunTools, Send, intercept
 from dragoman_gateway.errors import ModelDeniedError
 from dragoman_gateway.turn.policy import policy_extensions, unread_texts
@@ -60,7 +59,6 @@ class InSession:
         self._asked_losses: tuple[Loss, ...] = ()
         self.complete = False
         self._stream: AsyncReplyStream[str] | None = None
-        read.context.prices = config.prices or price_table()
         self._recall: Recall | None = None
         if policy is not None and resources.labels is not None:
             owner, kept = request.caller.owner, None if request.kept is None else request.kept.block_keys

@@ -21,8 +21,7 @@ from dragoman.blocks import ThinkingBlock
 from dragoman.errors import DragomanError, InvalidRequestError
 from dragoman.limits import Governor, MaxUsage, MeasureUsage, max_usage
 from dragoman.messages import Role
-from dragoman.pricing import price_table
-from dragoman_gateway.access import Caller
+from dragoman_gateway.access import Caller, Prices
 from dragoman_gateway.bodies.model_name import rename_fields, replace_model
 from dragoman_gateway.bodies.repeated import HISTORIES, KeptBody
 from dragoman_gateway.errors import ClientError
@@ -51,6 +50,7 @@ class RequestResources:
     deployments: Deployments
     client_for: Callable[[AsyncClient], AsyncClient]
     quota: FallbackQuota
+    prices: Prices
     check: Callable[[MeasureUsage], Awaitable[None]]
     may_ask: Callable[[str], bool] | None = None
     governors: Sequence[Governor] = ()
@@ -156,6 +156,7 @@ class ReadRequest:
             client_query=self.request.query,
             state_store=resources.state_store,
             state_sealer=resources.state_sealer,
+            prices=resources.prices,
             team_id=caller.team or caller.user or caller.key_id,
         )
 
@@ -226,7 +227,7 @@ class ReadRequest:
         messages = other_wire.messages_for(adapter, messages, wire, settings, losses)
         options = other_wire.options_for(adapter, options, tools, wire, self.request.fields, losses)
         if settings.cap_output:
-            options = other_wire.cap_output(adapter, options, self.context.prices or price_table(), losses)
+            options = other_wire.cap_output(adapter, options, self.resources.prices, losses)
         if settings.estimate_start and wire.announces_tokens and options.stream:
             self.context.estimated_input_tokens = adapter.estimate_input_tokens(messages, tools)
         return messages, options

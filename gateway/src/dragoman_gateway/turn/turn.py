@@ -36,7 +36,6 @@ from dragoman import (
 )
 from dragoman.answers import ProviderRequest, holds_state
 from dragoman.errors import ProviderError
-from dragoman.pricing import price_table
 from dragoman_gateway.bodies.repeated import HISTORIES
 from dragoman_gateway.errors import ServerStateError
 from dragoman_gateway.models import Deployment
@@ -69,7 +68,6 @@ class Direct(ProviderRequest):
     """The whole reply, after `ask`."""
 
     def __init__(self, read: ReadRequest, target: Adapter, client: AsyncClient) -> None:
-        read.context.prices = client.config.prices or price_table()
         super().__init__(
             client.config,
             target,
