@@ -13,15 +13,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dragoman import AsyncClient
 from dragoman_gateway.access import Access
 from dragoman_gateway.configuration import read_generation, read_settings
-from dragoman_gateway.endpoints import dashboard, pages, stored_responses
+from dragoman_gateway.endpoints import pages, stored_responses
 from dragoman_gateway.endpoints.compact import CompactEndpoint
 from dragoman_gateway.endpoints.counting import CountEndpoint
+from dragoman_gateway.endpoints.dashboard import routes as dashboard
 from dragoman_gateway.endpoints.endpoint import Endpoint
 from dragoman_gateway.running.board import Board
 from dragoman_gateway.running.generation import Gateway, Generation
 from dragoman_gateway.server import recording
 from dragoman_gateway.settings import GatewaySettings
-from dragoman_gateway.vendors import embedding, forwarding, google, ollama
+from dragoman_gateway.vendors import embedding, google, ollama
+from dragoman_gateway.vendors.forwarding import endpoint as forwarding
 from dragoman_gateway.wires import MESSAGES, RESPONSES, WIRES
 
 

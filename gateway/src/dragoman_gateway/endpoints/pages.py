@@ -1,8 +1,14 @@
 """Endpoints that are not turns: models, health, metrics, and addresses that do not exist."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Match, Route
@@ -11,13 +17,14 @@ from dragoman.errors import NotFoundError
 from dragoman_gateway.access import Caller, OpenAccess
 from dragoman_gateway.bodies.read import read_headers
 from dragoman_gateway.database import DatabaseUnavailableError
-from dragoman_gateway.endpoints.metrics_page import CONTENT_TYPE, metrics_page
 from dragoman_gateway.endpoints.openapi import openapi
 from dragoman_gateway.errors import ClientError, DeniedError, NoAddressError, UnavailableError
 from dragoman_gateway.keys.admission import spend_page
 from dragoman_gateway.models import Models, facts_of
+from dragoman_gateway.running.board import Status
 from dragoman_gateway.running.generation import Gateway
-from dragoman_gateway.running.metrics import new_request_id
+from dragoman_gateway.running.metrics import SECONDS, Metrics, new_request_id
+from dragoman_gateway.toml import load_table
 from dragoman_gateway.turn.errors import error_response
 from dragoman_gateway.wires import MESSAGES, RESPONSES, Wire, wire_of
 
@@ -46,7 +53,7 @@ def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function insi
                 access.rules.check(read_headers(request.scope))
             except (ClientError, DeniedError) as error:
                 return error_page(wire_of(request.headers), error)
-        return Response(metrics_page(gateway.whole_status()), media_type=CONTENT_TYPE, headers=which())
+        return Response(metrics_page(gateway.whole_status()), media_type=CONTENT_TYPE_LATEST, headers=which())
 
     async def spend(request: Request) -> Response:
         services = gateway.services
@@ -93,6 +100,61 @@ def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function insi
         Route("/openapi.json", describe, methods=["GET"]),
         Route("/", root, methods=["GET"]),
     ]
+
+
+def metrics_page(status: Status) -> bytes:
+    """Return all counts in Prometheus's text format."""
+    registry = CollectorRegistry()
+    registry.register(_Page([*_counted(status), *_present(status)]))
+    return generate_latest(registry)
+
+
+def _counted(status: Status) -> Iterator[Metric]:
+    """Yield the metrics of the requests that have ended."""
+    metrics = Metrics()
+    metrics.add(status.metrics)
+    for name, each in load_table("endpoints/metrics.toml")["counters"].items():
+        counter = CounterMetricFamily(f"dragoman_{name}", each["text"], labels=each["labels"])
+        for labels, numbers in metrics.series(name).items():
+            for label, number in numbers.items():
+                counter.add_metric((*labels, label), float(number))
+        yield counter
+    bounds = [*map(floatToGoString, SECONDS), "+Inf"]
+    for name, each in load_table("endpoints/metrics.toml")["histograms"].items():
+        histogram = HistogramMetricFamily(f"dragoman_{name}", each["text"], labels=each["labels"])
+        for labels, numbers in metrics.series(each["time"]).items():
+            ranges = accumulate(numbers.get(str(place), 0) for place in range(len(bounds)))
+            histogram.add_metric(labels, list(zip(bounds, ranges, strict=True)), numbers["sum"])
+        yield histogram
+
+
+def _present(status: Status) -> Iterator[Metric]:
+    """Yield the metrics of the present state."""
+    values: dict[str, dict[tuple[str, ...], float]] = {
+        "requests_in_flight": {(): status.in_flight},
+        "estimated": {(): status.estimated},
+        "dropped": {(kind,): number for kind, number in status.dropped.items()},
+        "waiting": {(kind,): number for kind, number in status.waiting.items()},
+        "waiting_seconds": {(): status.waiting_seconds},
+        "service_available": {(name,): answers for name, answers in status.available.items()},
+        "database_busy": {(lane, wait): each for lane, waits in status.busy.items() for wait, each in waits.items()},
+        "configuration": dict.fromkeys(status.workers.items(), 1),
+    }
+    for name, each in load_table("endpoints/metrics.toml")["gauges"].items():
+        gauge = GaugeMetricFamily(f"dragoman_{name}", each["text"], labels=each["labels"])
+        for labels, number in values[name].items():
+            gauge.add_metric(labels, number)
+        yield gauge
+
+
+class _Page(Collector):
+    """Metrics that exist already."""
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Sequence[Metric]:
+        return self._metrics
 
 
 class _NoSocketError(ClientError):

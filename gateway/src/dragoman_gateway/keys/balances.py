@@ -1,7 +1,7 @@
 """The statements of the ledger: few for many requests, because each is a round trip to the server."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -106,7 +106,11 @@ def reserve(
     the reservation of the first, and keeps its places.
     """
     scopes = sorted(set[str]().union(*(each.scopes for each in asked)))
-    balances = read_balances(connection, _first_days(asked, scopes, now), now)
+    first_days: dict[str, int | None] = dict.fromkeys(scopes)  # None for a scope without a budget
+    for scope, budget in ((scope, budget) for each in asked for scope, own in each.budgets.items() for budget in own):
+        day, known = budget.period.first_day(now), first_days[scope]
+        first_days[scope] = day if known is None else min(known, day)
+    balances = read_balances(connection, first_days, now)
     refusals: list[Exception | None] = []
     reserved: dict[str, Asked] = {}
     for each in asked:
@@ -178,17 +182,6 @@ def _lock_rows(connection: Connection, rows: Sequence[tuple[str, int]]) -> dict[
         empty = [{"scope": scope, "day": day, **asdict(Amount()), "requests": 0} for scope, day in missing]
         connection.execute(insert_into(connection, spend).values(empty).on_conflict_do_nothing())
         found = read()
-    return found
-
-
-def _first_days(asked: Iterable[Asked], scopes: Iterable[str], now: datetime) -> dict[str, int | None]:
-    """Return since when each scope's spend counts; None for a scope without a budget."""
-    found: dict[str, int | None] = dict.fromkeys(scopes)
-    for each in asked:
-        for scope, budgets in each.budgets.items():
-            days = [budget.period.first_day(now) for budget in budgets]
-            known = found[scope]
-            found[scope] = min(days, default=None) if known is None else min(known, *days)
     return found
 
 

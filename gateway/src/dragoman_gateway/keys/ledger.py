@@ -180,12 +180,6 @@ class Ledger:
             found[scope] = Statement(balance.spend_since(), balance.reserved, tuple(periods))
         return found
 
-    async def total_spend(self, scope: str) -> Amount:
-        """Return what a scope has spent in all. Raises DatabaseUnavailableError."""
-        now = self._clock()
-        balances = await self._database.read(lambda connection: read_balances(connection, {scope: 1}, now), Lane.LEDGER)
-        return balances[scope].spend_since()
-
     async def _transact(self, asked: Sequence[Asked], batches: Sequence[Batch]) -> Sequence[Exception | None]:
         """Store bookings, and then reserve for requests, in one transaction. Raises DatabaseUnavailableError; then the
         bookings wait again."""

@@ -169,7 +169,7 @@ class _Run:
         retry_within(math.inf)  # the client has the head
         try:
             await self._store.update(self._stored.id, {**self._stored.response, "status": "in_progress"})
-            await self._answer(_never, self._send)
+            await self._answer(asyncio.get_running_loop().create_future, self._send)  # no client could leave
         except asyncio.CancelledError:
             logger.debug("the background response %s is cancelled", self._stored.id)
         except Exception as error:
@@ -267,9 +267,3 @@ class _Run:
         new = self._events[self._kept :]
         await self._store.append_events(self._stored.id, new)
         self._kept += len(new)
-
-
-async def _never() -> Message:
-    """Wait forever: there is no client that could leave."""
-    await asyncio.Event().wait()
-    raise AssertionError("unreachable")

@@ -137,10 +137,9 @@ def _stated(rule: UsageRule, reply: Any) -> TokenUsage | None:
 
 
 def _sum(one: TokenUsage, other: TokenUsage) -> TokenUsage:
-    fields: dict[str, Any] = {"unread": tuple(dict.fromkeys((*one.unread, *other.unread)))}
-    for name in ("input_tokens", "output_tokens", "cached_input_tokens", "image_input_tokens", "image_output_tokens"):
-        fields[name] = (getattr(one, name) or 0) + (getattr(other, name) or 0)
-    return TokenUsage.model_validate(fields)
+    names = ("input_tokens", "output_tokens", "cached_input_tokens", "image_input_tokens", "image_output_tokens")
+    sums = {name: (getattr(one, name) or 0) + (getattr(other, name) or 0) for name in names}
+    return TokenUsage(**sums, unread=tuple(dict.fromkeys((*one.unread, *other.unread))))
 
 
 def _most(rule: UsageRule, fields: Mapping[str, Any], size: int) -> Iterator[TokenUsage]:

@@ -1,6 +1,7 @@
 """Forwards a request to its vendor as it is, under the key of the gateway, and the reply to the client."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -8,6 +9,9 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from starlette.routing import Match, Route
+from starlette.types import Scope
 
 from dragoman import Adapter, Usage, WireRequest, get_adapter
 from dragoman.answers import Upload, forward
@@ -31,8 +35,9 @@ from dragoman_gateway.vendors.forwarding.costs import Cost
 from dragoman_gateway.vendors.forwarding.form import BatchFile, form_fields
 from dragoman_gateway.vendors.forwarding.ids import KIND, ForwardedIds, address_here, begun_upload, upload_of
 from dragoman_gateway.wires import ALL_WIRES, matches
-from dragoman_gateway.wires.forwarded import Address, addressed
+from dragoman_gateway.wires.forwarded import Address, Vendor, addressed, addresses, is_client_of
 
+_PARAMETER = re.compile(r"\{\w+\}")
 _PASSED = ("accept",)
 _REPLY_HEADERS = ("content-type", "content-disposition")
 _MAX_READ = 16 * 1024 * 1024
@@ -315,3 +320,44 @@ def _relate(fields: dict[str, Any], names: tuple[str, ...]) -> bool:
             with suppress(ValueError):
                 fields[name], changed = urlsplit(fields[name]).path, True
     return changed
+
+
+class _OpenRoute(Route):
+    """A route that exists while its address is open, for the clients of its vendor."""
+
+    def __init__(self, gateway: Gateway, address: Address, others: tuple[Vendor, ...]) -> None:
+        """``others`` are further vendors with the same address."""
+        super().__init__(address.path, ForwardingEndpoint(gateway, address), methods=[address.method])
+        self._gateway = gateway
+        self._address = address
+        self._others = others
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if not self._address.is_open(self._gateway.current.settings.forward):
+            return Match.NONE, {}
+        match, child = super().matches(scope)
+        if match is Match.NONE or not self._others:
+            return match, child
+        # A client is one of this vendor by a header, else by an id that only one vendor makes.
+        vendor, ids = self._address.vendor, tuple(map(str, child["path_params"].values()))
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        if b"key=" in scope["query_string"]:  # where Google's clients may write it
+            headers.setdefault("x-goog-api-key", "")
+        if vendor.client:
+            is_ours = is_client_of(vendor, headers, ids)
+        else:
+            is_ours = not any(is_client_of(each, headers, ids) for each in self._others)
+        return (match, child) if is_ours else (Match.NONE, {})
+
+
+def routes(gateway: Gateway) -> list[Route]:
+    """Return the routes of all addresses of the table."""
+    found: list[Route] = []
+    for address in addresses():
+        same = (each.vendor for each in addresses() if _shape(each) == _shape(address))
+        found.append(_OpenRoute(gateway, address, tuple(each for each in same if each is not address.vendor)))
+    return found
+
+
+def _shape(address: Address) -> tuple[str, str]:
+    return address.method, _PARAMETER.sub("{}", address.path)
