@@ -120,6 +120,11 @@ class FallbackQuota:
         self.requests = 0
         """Those that came since the last fallback."""
 
+    def allows(self, error: Exception) -> bool:
+        """Return whether a request that failed like this may be sent to another deployment. What was not sent costs
+        nothing."""
+        return may_help_elsewhere(error) and (isinstance(error, _OWN) or self.spend())
+
     def spend(self) -> bool:
         """Return whether a request may be sent again."""
         self._left, self.requests = min(self._left + self._share * self.requests, self._most), 0
@@ -161,11 +166,6 @@ class Deployments:
         """Note how a request to a deployment ended."""
         if error is None or (may_help_elsewhere(error) and not isinstance(error, _OWN)):
             deployment.report(error, self.clock())
-
-
-def costs_nothing(error: Exception) -> bool:
-    """Whether the request that failed like this was not sent."""
-    return isinstance(error, _OWN)
 
 
 def may_help_elsewhere(error: Exception) -> bool:

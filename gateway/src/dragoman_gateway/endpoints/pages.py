@@ -78,8 +78,10 @@ def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function insi
         generation = gateway.current
         try:
             caller = await generation.access.authenticate(read_headers(request.scope))
-            page = find_model if "model" in request.path_params else list_models
-            return JSONResponse(page(generation.models, caller, wire_of(request.headers), request))
+            known, wire = generation.models, wire_of(request.headers)
+            if (name := request.path_params.get("model")) is not None:
+                return JSONResponse(_entry(name, known.resolve(name, caller).model, wire))
+            return JSONResponse(list_models(known, caller, wire, request.query_params))
         except Exception as error:
             return error_page(wire_of(request.headers), error)
 
@@ -198,10 +200,10 @@ _CREATED_SECONDS = 1767225600
 _MAX_PAGE = 1000
 
 
-def list_models(models: Models, caller: Caller, wire: Wire, request: Request) -> Mapping[str, Any]:
+def list_models(models: Models, caller: Caller, wire: Wire, query: Mapping[str, str]) -> Mapping[str, Any]:
     """Return the models that the caller may use: the names of the settings and the aliases. Clients of Messages get the
     part of the list that they ask for."""
-    entries, query = [_entry(name, models.target(name), wire) for name in models.names(caller)], request.query_params
+    entries = [_entry(name, models.target(name), wire) for name in models.names(caller)]
     if wire is not MESSAGES:
         return {"object": "list", "data": entries}
     ids = [entry["id"] for entry in entries]
@@ -221,12 +223,6 @@ def list_models(models: Models, caller: Caller, wire: Wire, request: Request) ->
         "first_id": shown[0]["id"] if shown else None,
         "last_id": shown[-1]["id"] if shown else None,
     }
-
-
-def find_model(models: Models, caller: Caller, wire: Wire, request: Request) -> Mapping[str, Any]:
-    """Return one model. Raises NotFoundError and PermissionDeniedError."""
-    name = request.path_params["model"]
-    return _entry(name, models.resolve(name, caller).model, wire)
 
 
 def _place(ids: list[str], name: str) -> int:

@@ -47,7 +47,7 @@ class Alerts:
     """Calls the webhook. An alert that cannot be delivered is tried three times, then dropped and counted."""
 
     def __init__(self, settings: AlertSettings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._waiting: set[asyncio.Task[None]] = set()
         self.dropped = 0
 
@@ -64,7 +64,7 @@ class Alerts:
         """Give waiting alerts the time of one attempt, and drop the others."""
         if not self._waiting:
             return
-        _, late = await asyncio.wait(set(self._waiting), timeout=self._settings.seconds)
+        _, late = await asyncio.wait(set(self._waiting), timeout=self.settings.seconds)
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
@@ -74,8 +74,8 @@ class Alerts:
         for pause in (0.0, *_PAUSES):
             await asyncio.sleep(pause)
             try:
-                async with asyncio.timeout(self._settings.seconds), httpx.AsyncClient(timeout=None) as client:
-                    reply = await client.post(self._settings.url.get_secret_value(), json=alert)
+                async with asyncio.timeout(self.settings.seconds), httpx.AsyncClient(timeout=None) as client:
+                    reply = await client.post(self.settings.url.get_secret_value(), json=alert)
             except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError) as error:
                 logger.warning("the webhook of alerts failed: %s", type(error).__name__)
                 continue

@@ -26,15 +26,6 @@ from dragoman_gateway.log import logger
 _REVISION = "revision"
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """The keys and allowances that changed after a revision. An allowance of None was removed."""
-
-    revision: int
-    keys: tuple[VirtualKey, ...]
-    allowances: dict[str, Allowance | None]
-
-
 class KeyStore:
     def __init__(self, database: Database, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._database = database
@@ -105,8 +96,8 @@ class KeyStore:
 
     def allowances(self) -> dict[str, Allowance]:
         """Return the allowances of users and teams by their scope."""
-        changes = self._database.run(lambda connection: read_changes(connection, -1), writes=False)
-        return {scope: allowance for scope, allowance in sorted(changes.allowances.items()) if allowance is not None}
+        _, _, changed = self._database.run(lambda connection: read_changes(connection, -1), writes=False)
+        return {scope: allowance for scope, allowance in sorted(changed.items()) if allowance is not None}
 
     def _update(self, key: VirtualKey) -> VirtualKey:
         row = key.to_row()
@@ -119,18 +110,19 @@ class KeyStore:
         return key
 
 
-def read_changes(connection: Connection, after: int) -> Changes:
-    """Return what changed after a revision."""
+def read_changes(connection: Connection, after: int) -> tuple[int, tuple[VirtualKey, ...], dict[str, Allowance | None]]:
+    """Return the present revision, and the keys and allowances that changed after another one. An allowance of None was
+    removed."""
     revision = connection.execute(select(counters.c.value).where(counters.c.name == _REVISION)).scalar_one()
     if revision == after:
-        return Changes(revision, (), {})
+        return revision, (), {}
     key_rows = connection.execute(select(keys).where(keys.c.revision > after)).mappings().all()
     allowance_rows = connection.execute(select(allowances).where(allowances.c.revision > after)).mappings().all()
     changed = {
         row["scope"]: None if row["fields_json"] is None else Allowance.from_json(json.loads(row["fields_json"]))
         for row in allowance_rows
     }
-    return Changes(revision, tuple(VirtualKey.from_row(dict(row)) for row in key_rows), changed)
+    return revision, tuple(VirtualKey.from_row(dict(row)) for row in key_rows), changed
 
 
 def _next_revision(connection: Connection) -> int:
@@ -226,15 +218,14 @@ class KeyCache:
 
     async def _refresh(self) -> None:
         started = self.clock()
-        changes: Changes = await self.database.read(lambda connection: read_changes(connection, self._revision))
-        for key in changes.keys:
-            self._keys[key.id] = key
-        for scope, allowance in changes.allowances.items():
+        found = await self.database.read(lambda connection: read_changes(connection, self._revision))
+        self._revision, changed_keys, changed = found
+        self._keys |= {key.id: key for key in changed_keys}
+        for scope, allowance in changed.items():
             if allowance is None:
                 self._allowances.pop(scope, None)
             else:
                 self._allowances[scope] = allowance
-        self._revision = changes.revision
         self._read_at = started  # what changed during the read may be missing
 
     async def _ensure_fresh(self) -> None:

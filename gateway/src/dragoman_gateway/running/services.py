@@ -55,12 +55,11 @@ class Services:
         keys, responses = settings.keys, settings.responses
         self.database = database = Database(settings.database or _IN_MEMORY)
         self.cache = KeyCache(database, max_age=keys.max_age, max_outage=keys.max_outage)
-        self.alerts = None if settings.alerts is None else Alerts(settings.alerts)
+        alerts = self.alerts = None if settings.alerts is None else Alerts(settings.alerts)
         limits = Limits((), url=keys.counters, name=keys.counters_name, max_wait=keys.max_wait)
-        report = None if self.alerts is None else self.alerts.send
         watch = None
-        if settings.alerts is not None and report is not None:
-            watch = Watch(settings.alerts.at, lambda scope: self.cache.allowance_of(scope).budgets, report)
+        if alerts is not None:
+            watch = Watch(alerts.settings.at, lambda scope: self.cache.allowance_of(scope).budgets, alerts.send)
         ledger = Ledger(database, watch=watch)
         self.admission = Admission(
             self.cache,
@@ -69,7 +68,7 @@ class Services:
             output_cap=keys.reserve_output,
             charges_failures=keys.charge_failed,
             concurrency=None if keys.concurrency is None else Concurrency(keys.concurrency),
-            report=report,
+            report=None if alerts is None else alerts.send,
         )
         self.shares = Shares()
         self.owned = OwnedIds(database, shared=keys.shared_ids)

@@ -61,7 +61,7 @@ class Background:
         not possible now, LimitReachedError if the key has no more room, and PolicyDeniedError."""
         if len(self._runs) >= self.max_runs:
             raise overloaded("too many responses run in the background")
-        own = sum(run.owner == turn.owner for run in self._runs.values()) if turn.owner else 0
+        own = sum(run.stored.owner == turn.owner for run in self._runs.values()) if turn.owner else 0
         if own >= max(1, int(self.max_runs * self.share)):
             raise LimitReachedError(
                 f"{own} responses of this key run in the background: try again when one has ended",
@@ -121,7 +121,7 @@ class _Run:
 
     def __init__(self, stored: StoredResponse, store: ResponseStore, answer: Answer, *, judged: bool) -> None:
         """``judged``: what the response repeats of the request is as a policy left it."""
-        self._stored = stored
+        self.stored = stored
         self._repeated: frozenset[str] = frozenset(REPEATED) if judged else frozenset()
         self._store = store
         self._answer = answer
@@ -139,10 +139,6 @@ class _Run:
         if stored.streamed:  # the client has its id before the model begins, which may take minutes
             self._add(ResponseEvent({"type": _CREATED, "sequence_number": 0, "response": stored.response}))
         self.task = asyncio.create_task(self._run())
-
-    @property
-    def owner(self) -> str:
-        return self._stored.owner
 
     def stop(self) -> None:
         """End the run as failed, because the gateway stops."""
@@ -168,10 +164,10 @@ class _Run:
         tending = asyncio.create_task(self._tend())
         retry_within(math.inf)  # the client has the head
         try:
-            await self._store.update(self._stored.id, {**self._stored.response, "status": "in_progress"})
+            await self._store.update(self.stored.id, {**self.stored.response, "status": "in_progress"})
             await self._answer(asyncio.get_running_loop().create_future, self._send)  # no client could leave
         except asyncio.CancelledError:
-            logger.debug("the background response %s is cancelled", self._stored.id)
+            logger.debug("the background response %s is cancelled", self.stored.id)
         except Exception as error:
             logger.error("a background response failed", exc_info=error)
         finally:
@@ -209,7 +205,7 @@ class _Run:
 
     def _own_fields(self) -> dict[str, Any]:
         """Return the fields that the client knows already, and those that the model did not get."""
-        response = self._stored.response
+        response = self.stored.response
         own = ("id", "created_at", "background", "store", "previous_response_id")
         return {name: response[name] for name in (*own, *(self._repeated & response.keys()))}
 
@@ -226,16 +222,16 @@ class _Run:
         error = body.get("error") if isinstance(body, dict) else None
         code = str(error.get("code") or "server_error") if isinstance(error, dict) else "server_error"
         message = str(error.get("message")) if isinstance(error, dict) else self._failure
-        return {**self._stored.response, "status": "failed", "error": {"code": code, "message": message}}
+        return {**self.stored.response, "status": "failed", "error": {"code": code, "message": message}}
 
     async def _end(self) -> None:
         response = self._whole_response()
-        if self._final is None and self._stored.streamed:
+        if self._final is None and self.stored.streamed:
             self._add(ResponseEvent({"type": "response.failed", "response": response}))
         for attempt in range(_STORE_TRIES):
             try:
                 await self._keep_events()
-                await self._store.update(self._stored.id, response)
+                await self._store.update(self.stored.id, response)
                 break
             except DatabaseUnavailableError as error:
                 logger.debug("the end of a background response waits to be stored: %s", error)
@@ -255,15 +251,15 @@ class _Run:
                 await self._keep_events()
                 if since >= _RENEW_SECONDS:
                     since = 0.0
-                    if not await self._store.renew(self._stored.id):
+                    if not await self._store.renew(self.stored.id):
                         self.task.cancel()
                         return
             except DatabaseUnavailableError as error:
                 logger.debug("events of a background response wait to be stored: %s", error)
 
     async def _keep_events(self) -> None:
-        if not self._stored.streamed:
+        if not self.stored.streamed:
             return
         new = self._events[self._kept :]
-        await self._store.append_events(self._stored.id, new)
+        await self._store.append_events(self.stored.id, new)
         self._kept += len(new)

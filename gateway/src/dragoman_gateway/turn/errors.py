@@ -32,11 +32,11 @@ def to_known(error: Exception, model: str = "") -> DragomanError:
     """
     if isinstance(error, PolicyDeniedError):
         return ContentFilterError(str(error))
-    if isinstance(error, ConfigurationError):
+    refused = error.provider if isinstance(error, AuthenticationError) else None
+    if refused or isinstance(error, ConfigurationError):
         logger.error("a request for %s failed: %s", model or "an unknown model", error)
-    if isinstance(error, AuthenticationError) and error.provider:
-        logger.error("a request for %s failed: %s", model or "an unknown model", error)
-        return ProviderAccessError(error.provider)
+    if refused:
+        return ProviderAccessError(refused)
     if isinstance(error, NetworkError) and not isinstance(error, StreamTruncatedError):
         return _without_address(error)
     if isinstance(error, DragomanError):

@@ -66,7 +66,7 @@ class InSession:
         self._new_session = partial(
             client.session,
             str(target.model_id),
-            messages=read.history,
+            messages=read.messages if read.prompt is None else read.messages[:-1],
             tools=read.tools,
             options=read.options,
             tool_ids=read.context.tool_ids,

@@ -25,13 +25,7 @@ from dragoman_gateway.access import Caller, Prices
 from dragoman_gateway.bodies.model_name import rename_fields, replace_model
 from dragoman_gateway.bodies.repeated import HISTORIES, KeptBody
 from dragoman_gateway.errors import ClientError
-from dragoman_gateway.models import (
-    Deployment,
-    Deployments,
-    FallbackQuota,
-    costs_nothing,
-    may_help_elsewhere,
-)
+from dragoman_gateway.models import Deployment, Deployments, FallbackQuota
 from dragoman_gateway.running.metrics import RequestRecord
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.turn import other_wire
@@ -68,10 +62,6 @@ class RequestResources:
         if self.may_ask is None:
             return found
         return [each for each in found if self.may_ask(each.model)]
-
-    def may_ask_again(self, error: Exception) -> bool:
-        """Return whether another deployment may be asked after that error."""
-        return may_help_elsewhere(error) and (costs_nothing(error) or self.quota.spend())
 
 
 _LONG, _LARGE = 2_000, 1024 * 1024
@@ -202,11 +192,6 @@ class ReadRequest:
     def prompt(self) -> Message | None:
         """The message that a session asks; None if the conversation does not end with one of the user."""
         return self.messages[-1] if self.messages[-1].role is Role.USER else None
-
-    @property
-    def history(self) -> list[Message]:
-        """The messages before the prompt."""
-        return list(self.messages if self.prompt is None else self.messages[:-1])
 
     def measure(self, target: Adapter) -> MaxUsage:
         """Estimate what a model could use. A request that was not read is read for that, and nothing of it is kept.

@@ -159,7 +159,7 @@ class Turn:
         if isinstance(error, ProviderError) and error.retryable:
             waits = [wait for wait in (self._wait, error.retry_after) if wait is not None]
             self._wait = error.retry_after = min(waits, default=None)
-        if not self._left or not self._resources.may_ask_again(error):
+        if not self._left or not self._resources.quota.allows(error):
             return False
         self._earlier += self.way.usages
         self._take()

@@ -70,7 +70,7 @@ async def embed(exchange: Exchange, request: EmbeddingRequest) -> Embeddings:
             embeddings = await _embed_at(exchange, deployment, resources, request)
         except DragomanError as error:
             resources.deployments.report(deployment, error)
-            if not left or not resources.may_ask_again(error):
+            if not left or not resources.quota.allows(error):
                 raise
         else:
             resources.deployments.report(deployment, None)
