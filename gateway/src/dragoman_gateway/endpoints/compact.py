@@ -36,7 +36,8 @@ class CompactEndpoint(Endpoint):
             with suppress(NotFoundError):  # a server of this wire without this endpoint
                 response = whole_response(own, await own.ask())
                 own.note_end()
-                return await exchange.reply(response)
+                await exchange.reply(response)
+                return
         given = request.fields.get("input")
         items = given if isinstance(given, list) else [user_message(str(given or ""))]
         fields = {**request.fields, "input": [*items, user_message(_PROMPT)], "stream": False, "store": False}
@@ -49,7 +50,7 @@ class CompactEndpoint(Endpoint):
         finally:
             turn.note_end()
         if summary is None:
-            return None
+            return
         if summary.status == 200:
             message, read = turn.reply, turn.read
             written = read.adapter.to_wire_response(message, read.context)
@@ -61,4 +62,4 @@ class CompactEndpoint(Endpoint):
                 "usage": loads(written.body).get("usage"),
             }
             summary = json_response(request.wire, request.request_id, dumps(compaction))
-        return await exchange.reply(summary)
+        await exchange.reply(summary)

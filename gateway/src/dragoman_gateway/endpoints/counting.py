@@ -11,7 +11,7 @@ from dragoman_gateway.endpoints.endpoint import Endpoint, Exchange
 from dragoman_gateway.json import dumps
 from dragoman_gateway.turn.policy import client_of
 from dragoman_gateway.turn.recall import Recall
-from dragoman_gateway.turn.replies import json_response
+from dragoman_gateway.turn.replies import Headers, json_response
 from dragoman_gateway.wires import RESPONSES
 
 _MARGIN = 1.1
@@ -39,7 +39,8 @@ class CountEndpoint(Endpoint):
             if labels := await recall.labels(messages, resources.settings.unknown_history):
                 metadata = messages[0].metadata.model_copy(update={"labels": labels})  # for the whole conversation
                 messages = [messages[0].model_copy(update={"metadata": metadata}), *messages[1:]]
-        adapter, tokens, head = deployment.adapter, None, list[tuple[bytes, bytes]]()
+        adapter, tokens = deployment.adapter, None
+        more: Headers = []
         if adapter.services is not None and "count_tokens" in adapter.services.offers:
             async with client.services(str(adapter.model_id), options=replace(options, context=None)) as services:
                 try:
@@ -48,9 +49,9 @@ class CountEndpoint(Endpoint):
                     if error.status not in _NO_ADDRESS:
                         raise
         if tokens is None:
-            head.append(_ESTIMATED)
+            more.append(_ESTIMATED)
             tokens = math.ceil(adapter.estimate_input_tokens(messages, tools) * _MARGIN)
-        await exchange.reply(json_response(self._wire, exchange.request_id, dumps(self.write_count(tokens)), head))
+        await exchange.reply(json_response(self._wire, exchange.request_id, dumps(self.write_count(tokens)), more))
 
     def write_count(self, tokens: int) -> dict[str, Any]:
         """Return the reply of the wire."""

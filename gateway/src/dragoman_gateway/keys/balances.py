@@ -107,9 +107,11 @@ def reserve(
     """
     scopes = sorted(set[str]().union(*(each.scopes for each in asked)))
     first_days: dict[str, int | None] = dict.fromkeys(scopes)  # None for a scope without a budget
-    for scope, budget in ((scope, budget) for each in asked for scope, own in each.budgets.items() for budget in own):
-        day, known = budget.period.first_day(now), first_days[scope]
-        first_days[scope] = day if known is None else min(known, day)
+    for each in asked:
+        for scope, budgets in each.budgets.items():
+            days = [budget.period.first_day(now) for budget in budgets]
+            known = first_days[scope]
+            first_days[scope] = min(days, default=None) if known is None else min(known, *days)
     balances = read_balances(connection, first_days, now)
     refusals: list[Exception | None] = []
     reserved: dict[str, Asked] = {}

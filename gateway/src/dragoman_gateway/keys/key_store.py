@@ -213,7 +213,8 @@ class KeyCache:
         task = self._refresh_task
         if task is None or task.done():
             task = self._refresh_task = asyncio.create_task(self._refresh())
-            task.add_done_callback(_ignore_failure)
+            # A request that needs a fresh copy reads again, and reports the failure.
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         return task
 
     async def _refresh(self) -> None:
@@ -243,9 +244,3 @@ class KeyCache:
             if age is None or age > self.max_outage:
                 raise overloaded("keys cannot be checked at the moment") from None
             logger.debug("keys are checked against a copy of %.0f s ago: %s", age, error)
-
-
-def _ignore_failure(task: "asyncio.Task[None]") -> None:
-    """Retrieve the exception: a request that needs a fresh copy reads again, and reports it."""
-    if not task.cancelled():
-        task.exception()

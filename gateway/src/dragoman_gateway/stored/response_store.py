@@ -19,6 +19,7 @@ from dragoman_gateway.database import (
     DatabaseRejectedError,
     DatabaseUnavailableError,
     Lane,
+    Result,
     retry_for,
 )
 from dragoman_gateway.database.grouping import Grouping
@@ -28,7 +29,6 @@ from dragoman_gateway.keys.records import to_microseconds
 from dragoman_gateway.log import logger
 from dragoman_gateway.stored.records import OPEN, BrokenChainError, LateResponses, StoredResponse, is_id
 
-Result = TypeVar("Result")
 Value = TypeVar("Value")
 
 _MAX_CHAIN = 1_000
