@@ -184,9 +184,8 @@ class RequestServices:
 
     async def load_state(self, caller: Caller) -> bool:
         """Load the state that the request needs. Returns whether it has to be read again."""
-        if self.state is None or self.services.states is None:
-            return False
-        return await self.services.states.load(self.state, caller.owner)
+        state, states = self.state, self.services.states
+        return state is not None and states is not None and await states.load(state, caller.owner)
 
     def recording(self, request: ClientRequest, send: Send) -> Send:
         """Return what the reply goes through on its way to the client."""

@@ -90,40 +90,38 @@ class ForwardingEndpoint(Endpoint):
 
     async def _forward(self, exchange: Exchange, adapter: Adapter, asked: _Asked, cost: Cost) -> None:
         generation, caller, record, form = exchange.generation, exchange.caller, exchange.record, asked.form
-        # A form is read to its end before the client can be seen to leave.
-        departure = DisconnectWatcher(exchange.receive, 0.0 if form is None else None)
         governor = generation.access.governor_for(caller, generation.prices)
         client = generation.callers.client_for(generation.client, await generation.access.limits_for(caller))
         has_begun = False
-        try:
-            async with forward(
-                client.config,
-                adapter,
-                self._request(exchange, asked),
-                governors=() if governor is None else (governor,),
-                measure=cost.measure,
-                used=cost.used,
-            ) as reply:
-                if form is not None:
-                    departure.watch()
-                read = await self._read_reply(exchange, reply)
-                has_begun = True
-                if form is not None and form.model is not None:
-                    record.model = f"{self._address.vendor.provider}:{form.model}"
-                cost.begin(reply.headers.get("content-type", ""), record.model)
-                await self._send(exchange, reply, read, cost)
-        except asyncio.CancelledError:
-            record.broken = True
-            if not departure.seen:
+        # A form is read to its end before the client can be seen to leave.
+        with DisconnectWatcher(exchange.receive, 0.0 if form is None else None) as departure:
+            try:
+                async with forward(
+                    client.config,
+                    adapter,
+                    self._request(exchange, asked),
+                    governors=() if governor is None else (governor,),
+                    measure=cost.measure,
+                    used=cost.used,
+                ) as reply:
+                    if form is not None:
+                        departure.watch()
+                    read = await self._read_reply(exchange, reply)
+                    has_begun = True
+                    if form is not None and form.model is not None:
+                        record.model = f"{self._address.vendor.provider}:{form.model}"
+                    cost.begin(reply.headers.get("content-type", ""), record.model)
+                    await self._send(exchange, reply, read, cost)
+            except asyncio.CancelledError:
+                record.broken = True
                 raise
-        except Exception as error:
-            if not has_begun:
-                raise (error if form is None or form.error is None else form.error) from None
-            record.broken, record.error = True, type(error).__name__  # the server breaks the connection off
-        finally:
-            departure.stop()
-            if has_begun:
-                record.usages = (cost.stated() or Usage(cost_status=CostStatus.UNPRICED),)
+            except Exception as error:
+                if not has_begun:
+                    raise (error if form is None or form.error is None else form.error) from None
+                record.broken, record.error = True, type(error).__name__  # the server breaks the connection off
+            finally:
+                if has_begun:
+                    record.usages = (cost.stated() or Usage(cost_status=CostStatus.UNPRICED),)
 
     async def _authenticate(self, exchange: Exchange) -> Caller:
         """Return the caller. An upload goes on for the key that began it, whose clients may send no key with it.
