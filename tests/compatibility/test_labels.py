@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -75,7 +76,7 @@ class Ids:
 def test_the_gateway_finds_labels_under_their_keys() -> None:
     """The key of a block or a call is stored: another one would find no label."""
     fixture = json.loads((FOLDER / "gateway.json").read_text(encoding="utf-8"))
-    recall = Recall(Nowhere(), "", Ids(), "anthropic", AsyncClient())
+    recall = Recall(Nowhere(), "", SimpleNamespace(tool_ids=Ids()), "anthropic", AsyncClient())
     for each in fixture["messages"]:
         assert sorted(recall._keys(Message.model_validate(each["message"]))) == each["keys"]
     for row in fixture["rows"]:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cached_property, partial
 from pathlib import Path
@@ -19,7 +19,9 @@ from dragoman.testing.faults.server import FaultyServer
 from dragoman_gateway.database import Database
 from dragoman_gateway.database.tables import reservations, spend
 from dragoman_gateway.keys.amounts import parse_budget, parse_limit
+from dragoman_gateway.keys.balances import read_balances
 from dragoman_gateway.keys.key_store import KeyStore
+from dragoman_gateway.keys.ledger import Ledger
 from dragoman_gateway.keys.ledger_entries import Amount
 from dragoman_gateway.keys.records import Allowance
 from tests.gateway.upstream import PATIENCE, PROVIDERS, gateway_before
@@ -36,6 +38,13 @@ class Cents:
             cost_usd=usage.total_tokens * Decimal("0.01") if known else None,
             cost_status=CostStatus.PRICED if known else CostStatus.UNPRICED,
         )
+
+
+async def total_spend(ledger: Ledger, scope: str) -> Amount:
+    """Return what is stored of what a scope has spent in all."""
+    now = datetime.now(UTC)
+    balances = await ledger._database.read(lambda connection: read_balances(connection, {scope: 1}, now))
+    return balances[scope].spend_since()
 
 
 _COUNTS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens", "reported_total")

@@ -16,7 +16,7 @@ import yaml
 from dragoman import Loss, Usage
 from dragoman.answers import LossKind
 from dragoman_gateway.configuration import read_settings
-from dragoman_gateway.endpoints.metrics_page import metrics_page
+from dragoman_gateway.endpoints.pages import metrics_page
 from dragoman_gateway.running.board import Status
 from dragoman_gateway.running.metrics import Metrics, RequestRecord
 from dragoman_gateway.running.state_keys import VARIABLE

@@ -11,21 +11,19 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman import AsyncClient
-from dragoman_gateway import vendors
-from dragoman_gateway.access import Access, Caller
-from dragoman_gateway.bodies.read import read_headers
+from dragoman_gateway.access import Access
 from dragoman_gateway.configuration import read_generation, read_settings
-from dragoman_gateway.endpoints import dashboard, pages
+from dragoman_gateway.endpoints import pages, stored_responses
 from dragoman_gateway.endpoints.compact import CompactEndpoint
 from dragoman_gateway.endpoints.counting import CountEndpoint
+from dragoman_gateway.endpoints.dashboard import routes as dashboard
 from dragoman_gateway.endpoints.endpoint import Endpoint
 from dragoman_gateway.running.board import Board
 from dragoman_gateway.running.generation import Gateway, Generation
-from dragoman_gateway.running.services import check_caller
-from dragoman_gateway.running.shares import Share, name_holder, name_owner
 from dragoman_gateway.server import recording
 from dragoman_gateway.settings import GatewaySettings
-from dragoman_gateway.stored.endpoints import StoredEndpoints
+from dragoman_gateway.vendors import embedding, google, ollama
+from dragoman_gateway.vendors.forwarding import endpoint as forwarding
 from dragoman_gateway.wires import MESSAGES, RESPONSES, WIRES
 
 
@@ -90,18 +88,6 @@ def build_app(gateway: Gateway) -> Starlette:
             following.cancel()
         await gateway.close()
 
-    services = gateway.services
-
-    async def enter(scope: Scope) -> tuple[Caller, Share]:
-        """Let a caller in who asks for stored responses."""
-        generation = gateway.current
-        caller = await generation.access.authenticate(read_headers(scope))
-        check_caller(caller, RESPONSES.name)
-        if scope.get("method") == "DELETE":  # what a caller deletes may also be in its requests
-            generation.repeated.forget(name_owner(caller, scope))
-        return caller, services.shares.enter(name_holder(caller, scope), generation.settings)
-
-    stored = StoredEndpoints(services.responses, services.background, enter, partial(pages.error_page, RESPONSES))
     posts: dict[str, ASGIApp] = {
         **{wire.path: Endpoint(gateway, wire) for wire in WIRES},
         "/v1/messages/count_tokens": CountEndpoint(gateway, MESSAGES),
@@ -109,8 +95,11 @@ def build_app(gateway: Gateway) -> Starlette:
         "/v1/responses/compact": CompactEndpoint(gateway, RESPONSES),
     }
     routes = [
-        *stored.routes(),
-        *vendors.routes(gateway),
+        *stored_responses.routes(gateway),
+        *embedding.routes(gateway),
+        *google.routes(gateway),
+        *ollama.routes(gateway),
+        *forwarding.routes(gateway),
         *dashboard.routes(gateway),
         *pages.routes(gateway),
     ]

@@ -28,14 +28,15 @@ MODEL_VARIABLE = "DRAGOMAN_GATEWAY_MODEL"
 def read_settings(path: Path | None = None) -> GatewaySettings:
     """Return the settings of the file, or of the one that applies; the defaults without any.
 
-    They always name a database.
+    They always name a database, which is the user's own if the file names none. The model of the command line is among
+    them.
     """
-    if path is None:
-        found = find_configuration()
-        if found is None:
-            return _with_defaults(GatewaySettings())
-        return _with_defaults(_read_table(read_configuration(*found)))
-    return _with_defaults(_read_table(read_configuration(path)))
+    found = find_configuration() if path is None else (path,)
+    settings = GatewaySettings() if found is None else _read_table(read_configuration(*found))
+    changes: dict[str, Any] = {} if settings.database else {"database": default_url()}
+    if model := os.environ.get(MODEL_VARIABLE):
+        changes["models"] = {**settings.models, "*": model}
+    return settings.model_copy(update=changes)
 
 
 def check(file: ConfigurationFile) -> None:
@@ -57,14 +58,6 @@ def _read_table(file: ConfigurationFile) -> GatewaySettings:
             f"the file, and then run: dragoman config trust {file.path}"
         )
     return settings
-
-
-def _with_defaults(settings: GatewaySettings) -> GatewaySettings:
-    """Return the settings with the user's own database if they name none, and the model of the command line."""
-    changes: dict[str, Any] = {} if settings.database else {"database": default_url()}
-    if model := os.environ.get(MODEL_VARIABLE):
-        changes["models"] = {**settings.models, "*": model}
-    return settings.model_copy(update=changes)
 
 
 def read_generation(path: Path | None = None, before: Generation | None = None) -> Generation:

@@ -23,6 +23,8 @@ class ClientError(RequestError):
     status: ClassVar[int] = 400
     headers: ClassVar[Mapping[str, str]] = {}
     """Further headers of the answer."""
+    details: Mapping[str, Any] = {}
+    """Fields by which a client recognizes the refusal, and knows what to do."""
     retry_after: int | None = None
 
     @property
@@ -32,10 +34,8 @@ class ClientError(RequestError):
 
 
 class ServerStateError(ClientError):
-    """The request continues from state at a provider of the client's wire, and another provider answers.
-
-    ``details`` are the fields by which a client recognizes the refusal and sends its whole history instead.
-    """
+    """The request continues from state at a provider of the client's wire, and another provider answers: the client
+    sends its whole history instead."""
 
     def __init__(self, field: str, details: Mapping[str, Any]) -> None:
         self.details = details
@@ -48,7 +48,7 @@ class ThreadNotFoundError(ClientError):
     """
 
     status = 404
-    details: ClassVar[Mapping[str, Any]] = {"error_code": "thread_not_found"}
+    details = {"error_code": "thread_not_found"}  # noqa: RUF012  # it is never changed
 
     def __init__(self) -> None:
         super().__init__("there is no such thread: a message can be continued only by the key that got it")
@@ -106,15 +106,15 @@ class EndingError(UnavailableError):
 
     headers: ClassVar[Mapping[str, str]] = {"connection": "close"}
 
-    def __init__(self, message: str = "the gateway is about to end: try again") -> None:
-        super().__init__(message, retry_after=RETRY_SECONDS)
+    def __init__(self, what: str = "is about to end") -> None:
+        super().__init__(f"the gateway {what}: try again", retry_after=RETRY_SECONDS)
 
 
 class EndedError(EndingError):
     """The gateway has ended without waiting for the rest of the reply."""
 
     def __init__(self) -> None:
-        super().__init__("the gateway ended before the reply was complete: try again")
+        super().__init__("ended before the reply was complete")
 
 
 class ProviderAccessError(ClientError):
@@ -138,7 +138,7 @@ class UncountedError(OverloadedError):
     sent = False
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, status=503, retry_after=_COUNTED_AGAIN)
+        super().__init__(message, status=503, retry_after=_AGAIN_SECONDS)
 
 
 class OwnCodeError(ProviderError):
@@ -171,4 +171,9 @@ class NoAddressError(NotFoundError, OwnCodeError):
     """The address does not exist."""
 
 
-_COUNTED_AGAIN = 5.0
+_AGAIN_SECONDS = 5.0
+
+
+def overloaded(message: str) -> OverloadedError:
+    """Return the error of a request for which something that all replicas share is needed, and not there now."""
+    return OverloadedError(message, status=503, retry_after=_AGAIN_SECONDS)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import threading
 from collections import Counter
 from functools import partial
@@ -76,6 +77,18 @@ def decode_part(text: str, position: int, depth: int) -> tuple[Any, int]:
     ):
         _check_depth(b"[" * depth + text[position:end].encode() + b"]" * depth)
     return value, end
+
+
+_BLANK = frozenset(" \t\r\n")
+_BLANKS = re.compile(r"[ \t\r\n]*")
+
+
+def skip_blanks(text: str, position: int) -> int:
+    """Return the position of what stands behind blanks."""
+    if text[position : position + 1] not in _BLANK:
+        return position
+    found = _BLANKS.match(text, position)
+    return position if found is None else found.end()
 
 
 def is_in_range(number: float) -> bool:

@@ -2,9 +2,7 @@
 
 import time
 
-from dragoman.logs import get_logger
-
-logger = get_logger("dragoman.gateway")
+from dragoman_gateway.log import logger
 
 
 class Outage:

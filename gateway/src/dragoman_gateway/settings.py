@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from dragoman import ConfigurationError
 from dragoman_gateway.keys.alerts import AlertSettings
-from dragoman_gateway.models.deployments import DeploymentSettings, KnownModel
+from dragoman_gateway.models import DeploymentSettings, KnownModel
+from dragoman_gateway.toml import SettingsTable
 from dragoman_gateway.turn.other_wire import OtherWireSettings
 from dragoman_gateway.turn.recall import UnknownHistory
 from dragoman_gateway.wires.forwarded import unknown_names
@@ -64,10 +65,8 @@ def _models_of(annotation: Any) -> Iterator[type[BaseModel]]:
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-class KeySettings(BaseModel):
+class KeySettings(SettingsTable):
     """The table ``[gateway.keys]``. docs/gateway-keys.md describes each setting."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     required: bool = False
     """Whether a key is required even if none was created yet. One that was created is always required."""
@@ -92,10 +91,8 @@ class KeySettings(BaseModel):
     """Patterns of files, containers and conversations that every key may use."""
 
 
-class ResponseSettings(BaseModel):
+class ResponseSettings(SettingsTable):
     """The table ``[gateway.responses]``. docs/gateway-keys.md describes each setting."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     keep: bool = True
     """Whether responses are stored; if not, every request counts as one with ``store`` set to false."""
@@ -107,10 +104,8 @@ class ResponseSettings(BaseModel):
     """The most responses that run in the background, in one process."""
 
 
-class ReplaySettings(BaseModel):
+class ReplaySettings(SettingsTable):
     """The table ``[gateway.replay]``: what is ignored in requests, besides the labels of known clients."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     ignored_fields: tuple[str, ...] = ()
     """Paths of fields in a body, such as ``metadata.build``."""
@@ -118,10 +113,8 @@ class ReplaySettings(BaseModel):
     """Regular expressions of what is ignored in any text; if one has groups, only what they match."""
 
 
-class GatewaySettings(BaseModel):
+class GatewaySettings(SettingsTable):
     """The settings of a gateway, which never change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
@@ -222,13 +215,13 @@ class GatewaySettings(BaseModel):
         try:
             return cls.model_validate(dict(table))
         except ValidationError as error:
-            mistakes = find_mistakes(cls, table, error)
-            if path is None or line_of is None:
-                listed = "; ".join(f"{'.'.join(map(str, place))}: {problem}" for place, problem in mistakes)
-                raise ConfigurationError(f"{'' if path is None else f'{path}: '}{listed}") from None
-            listed = "\n  ".join(
-                f"{path}:{line_of(place)}: {'.'.join(map(str, place))}: {problem}" for place, problem in mistakes
-            )
+            mistakes = [
+                (place, f"{'.'.join(map(str, place))}: {problem}")
+                for place, problem in find_mistakes(cls, table, error)
+            ]
+            if line_of is None:
+                raise ConfigurationError("; ".join(mistake for _, mistake in mistakes)) from None
+            listed = "\n  ".join(f"{path}:{line_of(place)}: {mistake}" for place, mistake in mistakes)
             raise ConfigurationError(f"the table [gateway] has mistakes:\n  {listed}") from None
 
     @property

@@ -152,7 +152,7 @@ def test_a_gateway_without_keys_listens_to_this_computer_alone() -> None:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock by which gateways tell the age of what they know of keys."""
     clock = Clock()
-    monkeypatch.setitem(KeyCache.__init__.__kwdefaults__, "clock", clock.seconds)
+    monkeypatch.setattr("dragoman_gateway.running.services.KeyCache", partial(KeyCache, clock=clock.seconds))
     return clock
 
 

@@ -1,13 +1,18 @@
 """Ids of files, containers and conversations work only for the key that made them."""
 
+import asyncio
 import json
 import re
+from contextlib import closing
 from typing import Any
 
 import httpx
 import pytest
 
 from dragoman.testing.faults.server import Pause, json_reply, sse_reply
+from dragoman_gateway.access import Caller
+from dragoman_gateway.access.owned_ids import OwnedIds
+from dragoman_gateway.database import Database
 from tests.benchmarks.wires import WIRES
 from tests.gateway.keyed import Keyed, Start
 from tests.gateway.upstream import PATHS, PROVIDERS, gateway_before, question, streamed_reply, whole_reply
@@ -244,3 +249,10 @@ def test_shared_ids_work_for_every_key(start: Start) -> None:
     assert setup.http().post("/v1/messages", json=body).status_code == 200
     with gateway_before(lambda _: whole_reply("messages"), models={"house": "anthropic:m"}) as (url, _):
         assert httpx.post(f"{url}/v1/messages", json=body).status_code == 200
+
+
+def test_of_more_ids_than_one_query_takes_none_of_another_key_is_own() -> None:
+    with closing(Database("sqlite://")) as database:
+        ids = [f"file-{number}" for number in range(10_005)]
+        owned = OwnedIds(database, shared=("file-10004",))
+        assert asyncio.run(owned.owned(Caller(key_id="key_1"), ids)) == {"file-10004"}

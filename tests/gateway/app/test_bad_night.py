@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import anthropic
@@ -15,7 +16,7 @@ import pytest
 
 from dragoman import Budget, Router
 from dragoman.testing.faults.server import RESET, STALL, HttpReply, Pause, ReceivedRequest, json_reply, sse_reply
-from dragoman_gateway.models.deployments import Deployments
+from dragoman_gateway.models import Deployments
 from dragoman_gateway.running.generation import Gateway
 from tests.gateway.upstream import (
     PATHS,
@@ -187,7 +188,8 @@ def test_a_page_or_a_redirect_in_place_of_a_reply_is_no_success(client: str, sta
 def test_another_place_answers_if_the_first_one_fails(
     monkeypatch: pytest.MonkeyPatch, status: int, stream: bool
 ) -> None:
-    monkeypatch.setitem(Deployments.__init__.__kwdefaults__, "clock", lambda: 0.0)  # the pause may be 2 seconds
+    # The pause may be 2 seconds.
+    monkeypatch.setattr("dragoman_gateway.models.Deployments", partial(Deployments, clock=lambda: 0.0))
     places = [{"model": "openai-chat:first"}, {"model": "openai-chat:second", "weight": 0}]
     with gateway_before(refusing_then_answering(status), models={"house": places}) as (url, server):
         body = question("messages", "house", stream=stream)

@@ -11,14 +11,13 @@ import pytest
 from anthropic.types import AnthropicBetaParam
 
 from dragoman.policy import PluginResult, Step, hook
-from dragoman_gateway.wires import WIRES
-from dragoman_gateway.wires.contract import matches
+from dragoman_gateway.wires import WIRES, matches
 from tests.gateway.keyed import Start
 from tests.gateway.upstream import gateway_before, question, whole_reply
 
 BETAS = [each for part in get_args(AnthropicBetaParam) for each in get_args(part)]
 RULES = next(wire.headers for wire in WIRES if wire.name == "messages")
-KNOWN = [each for each in BETAS if matches(each, RULES.known_betas)]
+KNOWN = [each for each in BETAS if matches(each, tuple(RULES.known_betas))]
 UNKNOWN = [each for each in BETAS if each not in KNOWN]
 
 
@@ -27,7 +26,7 @@ def test_each_beta_of_the_sdk_stands_in_one_list() -> None:
     for beta in BETAS:
         listed = [*RULES.known_betas, *RULES.unknown_betas]
         assert sum(matches(beta, (glob,)) for glob in listed) >= 1, beta
-        assert matches(beta, RULES.known_betas) != matches(beta, tuple(RULES.unknown_betas)), beta
+        assert matches(beta, tuple(RULES.known_betas)) != matches(beta, tuple(RULES.unknown_betas)), beta
 
 
 def test_what_is_said_of_a_beta_can_be_read_where_it_says() -> None:

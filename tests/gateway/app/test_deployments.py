@@ -15,8 +15,7 @@ from dragoman.errors import (
 )
 from dragoman_gateway.access import Caller
 from dragoman_gateway.errors import ModelDeniedError, UncountedError
-from dragoman_gateway.models.deployments import Deployment, Deployments, FallbackQuota, may_help_elsewhere
-from dragoman_gateway.models.names import Models
+from dragoman_gateway.models import Deployment, Deployments, FallbackQuota, Models, may_help_elsewhere
 
 
 class Clock:

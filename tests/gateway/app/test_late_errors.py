@@ -76,13 +76,13 @@ MODELS = {
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set when a stream's status and headers are out."""
-    begin, event = StreamBody._start, threading.Event()
+    write, event = StreamBody._write, threading.Event()
 
-    async def note(body: StreamBody) -> None:
-        await begin(body)
+    async def note(body: StreamBody, data: bytes, *, more: bool = True) -> None:
+        await write(body, data, more=more)
         event.set()
 
-    monkeypatch.setattr(StreamBody, "_start", note)
+    monkeypatch.setattr(StreamBody, "_write", note)
     return event
 
 

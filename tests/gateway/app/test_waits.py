@@ -2,6 +2,7 @@
 
 import json
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import httpx
@@ -11,7 +12,7 @@ import pytest
 from dragoman import Router
 from dragoman.testing.faults.server import HttpReply, ReceivedRequest, json_reply, sse_reply
 from dragoman.transport import RetryPolicy
-from dragoman_gateway.models.deployments import Deployments
+from dragoman_gateway.models import Deployments
 from tests.gateway.app.test_late_errors import BODIES, MODELS, OTHER, PATHS, REFUSALS, STREAMS
 from tests.gateway.keyed import Start
 from tests.gateway.upstream import gateway_before
@@ -105,7 +106,7 @@ def test_all_waits_together_are_no_longer(behind: str) -> None:
 def test_if_all_places_refuse_the_client_comes_back_to_the_first_that_is_free(
     monkeypatch: pytest.MonkeyPatch, stream: bool
 ) -> None:
-    monkeypatch.setitem(Deployments.__init__.__kwdefaults__, "draw", lambda: 0.0)
+    monkeypatch.setattr("dragoman_gateway.models.Deployments", partial(Deployments, draw=lambda: 0.0))
     clock, waits = VirtualClock(), {"first": "12", "second": "30"}
 
     def answer(request: ReceivedRequest) -> HttpReply:

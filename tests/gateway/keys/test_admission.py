@@ -32,6 +32,7 @@ from dragoman_gateway.keys.ledger import Ledger
 from dragoman_gateway.keys.ledger_entries import Amount
 from dragoman_gateway.keys.rates import Rates
 from dragoman_gateway.keys.records import Allowance
+from tests.gateway.keyed import total_spend
 
 USE = MaxUsage("a:model", TokenUsage(input_tokens=10), 100)
 
@@ -74,7 +75,7 @@ class Setup:
 
     async def spent(self) -> Amount:
         await self.ledger.flush()
-        return await self.ledger.total_spend(self.scope)
+        return await total_spend(self.ledger, self.scope)
 
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:
@@ -105,8 +106,8 @@ def test_a_reply_costs_what_it_used_for_key_user_and_team(database: Database) ->
         await settle(ticket, usage(7))
         assert await setup.spent() == Amount(Decimal("0.07"), 7)
         assert (
-            await setup.ledger.total_spend("user:ann")
-            == await setup.ledger.total_spend("team:research")
+            await total_spend(setup.ledger, "user:ann")
+            == await total_spend(setup.ledger, "team:research")
             == await setup.spent()
         )
         await setup.ledger.close()

@@ -28,6 +28,7 @@ from dragoman_gateway.keys.balances import lock
 from dragoman_gateway.keys.ledger import Ledger
 from dragoman_gateway.keys.ledger_entries import Amount
 from tests.gateway.holding import holding
+from tests.gateway.keyed import total_spend
 from tests.gateway.replicas.relay import Relay
 from tests.gateway.upstream import PATIENCE
 from tests.store.databases import SKIP_REASON, postgres_place, postgres_url
@@ -56,7 +57,7 @@ def test_who_waits_for_a_lock_disturbs_nobody_and_is_no_outage(postgres: str, ca
 
     async def scenario() -> None:
         ledger = Ledger(database)
-        await ledger.total_spend("key:a")  # its database is open
+        await total_spend(ledger, "key:a")  # its database is open
         with locked(postgres, "key:a"):
             waiting = asyncio.create_task(ledger.reserve("one", {"key:a": BUDGET}, CENT))
             await asyncio.sleep(0.05)
@@ -84,7 +85,7 @@ def test_a_lock_that_is_free_soon_is_waited_for(postgres: str) -> None:
 
     async def scenario() -> None:
         ledger = Ledger(database)
-        await ledger.total_spend("key:a")
+        await total_spend(ledger, "key:a")
         with ExitStack() as held:
             held.enter_context(locked(postgres, "key:a"))
             asking = [asyncio.create_task(ledger.reserve(f"r{each}", {"key:a": BUDGET}, CENT)) for each in range(20)]
@@ -113,7 +114,7 @@ def test_what_arrives_together_is_one_transaction(database: Database) -> None:
 
     async def scenario() -> None:
         ledger = Ledger(database)
-        await ledger.total_spend("key:a")
+        await total_spend(ledger, "key:a")
         transactions, write = [], database.write
 
         async def count(work: Any, lane: Lane) -> Any:

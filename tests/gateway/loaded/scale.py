@@ -17,6 +17,7 @@ from dragoman_gateway.database import Database
 from dragoman_gateway.keys.amounts import parse_budget
 from dragoman_gateway.keys.ledger import Ledger
 from dragoman_gateway.keys.ledger_entries import Amount
+from tests.gateway.keyed import total_spend
 from tests.store.databases import SKIP_REASON, postgres_place, postgres_url
 
 AT_ONCE = 100
@@ -33,7 +34,7 @@ def measure(place: str, scopes: int, seconds: float, name: str) -> tuple[int, fl
     async def run() -> tuple[int, float, float]:
         database = Database(place)
         ledger, numbers, took = Ledger(database), iter(range(10**9)), list[float]()
-        await ledger.total_spend("key:0")
+        await total_spend(ledger, "key:0")
         stop, cpu = time.perf_counter() + seconds, time.process_time()
 
         async def ask() -> None:

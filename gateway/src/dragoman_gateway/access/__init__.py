@@ -37,6 +37,12 @@ class Caller:
         """The owner of what the caller makes: its key; empty in a gateway without keys."""
         return self.key_id or ""
 
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The scopes under which its spend is counted."""
+        names = (("key", self.key_id), ("user", self.user), ("team", self.team))
+        return tuple(f"{kind}:{name}" for kind, name in names if name is not None)
+
 
 class Access(Protocol):
     """Checks keys, and returns what a caller may spend."""

@@ -4,24 +4,26 @@ Providers keep these for the account whose key the gateway uses, which is the sa
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Any
 
-from sqlalchemy import CompoundSelect, Connection, Select, select, union
+from sqlalchemy import Connection, Executable, select, union
 
 from dragoman.errors import InvalidRequestError
 from dragoman.sql import insert_into
 from dragoman_gateway.access import Caller
 from dragoman_gateway.access.wire_fields import FIELDS, wire_objects
-from dragoman_gateway.database import Database
+from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import owners, response_items
-from dragoman_gateway.errors import ThreadNotFoundError
+from dragoman_gateway.errors import ThreadNotFoundError, UnavailableError
 from dragoman_gateway.json import loads
 from dragoman_gateway.keys.records import to_microseconds
 
+_LIFETIME = timedelta(days=90)
+"""How long an id is remembered after it was last seen in a reply."""
 _ITEM = "item"
 _THREAD = "thread"
 _KINDS: Mapping[str, str] = FIELDS["owned"]
@@ -46,22 +48,11 @@ _ID = re.compile(r"[!-~]{1,190}")
 
 
 class OwnedIds:
-    """``shared`` are globs of ids that every key may use, such as files that the operator uploaded. ``lifetime`` is how
-    long an id is remembered after it was last seen in a reply.
-    """
+    """``shared`` are globs of ids that every key may use, such as files that the operator uploaded."""
 
-    def __init__(
-        self,
-        database: Database,
-        *,
-        shared: tuple[str, ...] = (),
-        lifetime: timedelta = timedelta(days=90),
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
+    def __init__(self, database: Database, *, shared: tuple[str, ...] = ()) -> None:
         self._database = database
         self._shared = shared
-        self._lifetime = lifetime
-        self._clock = clock
         self.dropped = 0
         """Ids that are not remembered, because the database did not answer: they do not work again."""
 
@@ -79,11 +70,11 @@ class OwnedIds:
         return {each: kind for each, kind in named.items() if not any(fnmatchcase(each, glob) for glob in self._shared)}
 
     async def owned(self, caller: Caller, ids: Sequence[str]) -> set[str]:
-        """Return those of some ids that the caller made, or that every key may use."""
-        private = list(self.unshared(dict.fromkeys(ids, "")))[:_MAX_IDS]
-        query = select(owners.c.id).where(owners.c.id.in_(private), owners.c.owner == caller.owner)
-        found = await self._database.read(lambda connection: set(connection.execute(query).scalars()))
-        return found | (set(ids) - set(private))
+        """Return those of some ids that the caller made, or that every key may use. Raises UnavailableError, as
+        `check` does."""
+        private = self.unshared(dict.fromkeys(ids, ""))
+        query = select(owners.c.id).where(owners.c.id.in_([*private][:_MAX_IDS]), owners.c.owner == caller.owner)
+        return await self._read(query) | (set(ids) - private.keys())
 
     async def check(self, caller: Caller, named: Mapping[str, str]) -> None:
         """Raise InvalidRequestError or ThreadNotFoundError if a request names an id that this caller did not make. The
@@ -94,13 +85,11 @@ class OwnedIds:
         if len(named) > _MAX_IDS:
             raise InvalidRequestError(f"the request names more than {_MAX_IDS} files and other ids", status=400)
         asked = [each for each in named if _ID.fullmatch(each)]
-        query: Select[tuple[str]] | CompoundSelect[tuple[str]]
-        query = select(owners.c.id).where(owners.c.id.in_(asked), owners.c.owner == caller.owner)
-        if _ITEM in named.values():
-            stored, own = response_items.c.item_id, response_items.c.owner == caller.owner
-            query = union(query, select(stored).where(stored.in_(asked), own))
-        owned = await self._database.read(lambda connection: set(connection.execute(query).scalars()))
-        for each in sorted(named.keys() - owned):
+        made = select(owners.c.id).where(owners.c.id.in_(asked), owners.c.owner == caller.owner)
+        item, own = response_items.c.item_id, response_items.c.owner == caller.owner
+        names_items = _ITEM in named.values()
+        query = union(made, select(item).where(item.in_(asked), own)) if names_items else made
+        for each in sorted(named.keys() - await self._read(query)):
             if named[each] == _THREAD:
                 raise ThreadNotFoundError
             raise InvalidRequestError(
@@ -109,14 +98,20 @@ class OwnedIds:
 
     async def owner_of(self, made: str) -> str | None:
         """Return the key that made an id; None if nothing is remembered of it."""
-        query = select(owners.c.owner).where(owners.c.id == made)
-        return await self._database.read(lambda connection: connection.execute(query).scalar())
+        return next(iter(await self._read(select(owners.c.owner).where(owners.c.id == made))), None)
+
+    async def _read(self, query: Executable) -> set[str]:
+        try:
+            return await self._database.read(lambda connection: set(connection.execute(query).scalars()))
+        except DatabaseUnavailableError:
+            raise UnavailableError("ids cannot be checked at the moment: try again", retry_after=5) from None
 
     async def record(self, caller: Caller, ids: Mapping[str, str]) -> None:
-        """Remember the ids that a reply to this caller named, by their kinds. An id keeps its first owner."""
+        """Remember the ids that a reply to this caller named, by their kinds. An id keeps its first owner. A failure is
+        only counted, because the reply matters more."""
         if caller.key_id is None or not ids:
             return
-        until = to_microseconds(self._clock() + self._lifetime)
+        until = to_microseconds(datetime.now(UTC) + _LIFETIME)
         rows = [
             {"id": each, "owner": caller.owner, "kind": kind, "expires_at": until} for each, kind in sorted(ids.items())
         ]
@@ -124,7 +119,10 @@ class OwnedIds:
         def work(connection: Connection) -> None:
             connection.execute(insert_into(connection, owners).values(rows).on_conflict_do_nothing())
 
-        await self._database.write(work)
+        try:
+            await self._database.write(work)
+        except DatabaseUnavailableError:
+            self.dropped += len(ids)
 
 
 def may_name_ids(data: bytes, *, threads: bool = False, items: bool = False) -> bool:

@@ -25,25 +25,19 @@ def inflate(body: bytes, encodings: str, cap: int, growth: float) -> bytes:
         raise ContentTypeError("a body may be compressed twice at most")
     allowed = int(max(_FREE, growth * len(body)))
     most = min(cap, allowed)
-    try:
-        for name in reversed(names):
-            if name in _WINDOWS:
-                body = _inflate_zlib(body, _WINDOWS[name], most)
-            elif name == "zstd":
-                body = _inflate_zstd(body, most)
-            elif name not in ("", "identity"):
-                raise ContentTypeError(f"the compression {name!r:.40} is unknown: send zstd, gzip or deflate")
-        return body
-    except _GrownError:
-        limit = f"{cap} bytes" if cap <= allowed else f"{growth:g} times its size and {_FREE} bytes"
-        raise BodyTooLargeError(f"the body is larger than {limit} when it is decompressed") from None
+    limit = f"{cap} bytes" if cap <= allowed else f"{growth:g} times its size and {_FREE} bytes"
+    too_large = BodyTooLargeError(f"the body is larger than {limit} when it is decompressed")
+    for name in reversed(names):
+        if name in _WINDOWS:
+            body = _inflate_zlib(body, _WINDOWS[name], most, too_large)
+        elif name == "zstd":
+            body = _inflate_zstd(body, most, too_large)
+        elif name not in ("", "identity"):
+            raise ContentTypeError(f"the compression {name!r:.40} is unknown: send zstd, gzip or deflate")
+    return body
 
 
-class _GrownError(Exception):
-    pass
-
-
-def _inflate_zlib(body: bytes, window: int, cap: int) -> bytes:
+def _inflate_zlib(body: bytes, window: int, cap: int, too_large: Exception) -> bytes:
     """A gzip body may have several members (RFC 1952, section 2.2)."""
     pieces: list[bytes] = []
     left = cap
@@ -54,7 +48,7 @@ def _inflate_zlib(body: bytes, window: int, cap: int) -> bytes:
         except zlib.error as error:
             raise ClientError(f"the compressed body is damaged: {error}") from None
         if len(plain) > left:
-            raise _GrownError
+            raise too_large
         if not inflater.eof:
             raise ClientError("the compressed body is incomplete")
         body = inflater.unused_data
@@ -67,12 +61,12 @@ def _inflate_zlib(body: bytes, window: int, cap: int) -> bytes:
     raise ClientError(f"the compressed body has more than {_MAX_MEMBERS} parts")
 
 
-def _inflate_zstd(body: bytes, cap: int) -> bytes:
+def _inflate_zstd(body: bytes, cap: int, too_large: Exception) -> bytes:
     reader = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).stream_reader(body, read_across_frames=True)
     try:
         plain = reader.read(cap + 1)
     except zstandard.ZstdError as error:
         raise ClientError(f"the compressed body is damaged: {error!s:.100}") from None
     if len(plain) > cap:
-        raise _GrownError
+        raise too_large
     return plain

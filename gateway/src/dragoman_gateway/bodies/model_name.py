@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from dragoman_gateway.errors import ClientError
+from dragoman_gateway.json import skip_blanks
 
 _KEY = b'"model"'
 _VALUE = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*("(?:[^"\\]|\\.)*")')
 _ESCAPED_LETTER = re.compile(rb"\\u00[67]")
 """An escape of a plain letter, with which a second key could hide."""
-_BLANKS = re.compile(r"[ \t\r\n]*")
 _decoder = json.JSONDecoder()
 
 
@@ -48,24 +48,19 @@ def _scan(text: str, name: str) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return the places of a field's name and of its value in the bytes, by reading all fields of the object."""
     seen: set[str] = set()
     key_span = span = (0, 0)
-    position = _skip(text, _skip(text, 0) + 1)
+    position = skip_blanks(text, skip_blanks(text, 0) + 1)
     while text[position] != "}":
         begin = position
         key, position = _decoder.raw_decode(text, position)
         if key in seen:
             raise ClientError(f"the field {key!r:.80} occurs twice")
         seen.add(key)
-        key_end, start = position, _skip(text, _skip(text, position) + 1)
+        key_end, start = position, skip_blanks(text, skip_blanks(text, position) + 1)
         _, position = _decoder.raw_decode(text, start)
         if key == name:
             key_span = len(text[:begin].encode()), len(text[:key_end].encode())
             span = len(text[:start].encode()), len(text[:position].encode())
-        position = _skip(text, position)
+        position = skip_blanks(text, position)
         if text[position] == ",":
-            position = _skip(text, position + 1)
+            position = skip_blanks(text, position + 1)
     return key_span, span
-
-
-def _skip(text: str, position: int) -> int:
-    found = _BLANKS.match(text, position)
-    return position if found is None else found.end()

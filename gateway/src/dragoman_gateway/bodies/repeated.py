@@ -4,7 +4,6 @@ A request is compared with the caller's earlier ones text by text: a part with t
 decoded again. No caller meets what another one sent. A part is the value of a field, or an item of the history.
 """
 
-import re
 import sys
 import threading
 import time
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.answers import KeptHistory, KeptPart, SharedEncodeCache
-from dragoman_gateway.json import decode_part
+from dragoman_gateway.json import decode_part, skip_blanks
 
 HISTORIES = ("messages", "input", "contents")
 """The fields with the conversation, by wire."""
@@ -28,7 +27,6 @@ _SHORT = 256
 _PER_PART, _PER_ITEM_CHARACTER, _PER_FIELD_CHARACTER = 6000, 4, 24
 """Bytes that a part takes with all that is made of it, and for each byte of its text: schemas have many small
 values."""
-_BLANKS = re.compile(r"[ \t\r\n]*")
 _ENDS = frozenset(",} \t\r\n")
 
 
@@ -148,22 +146,22 @@ def _read(text: str, known: Sequence[KeptBody]) -> tuple[dict[str, Any], KeptBod
     one that is not plain."""
     fields: dict[str, Any] = {}
     kept = KeptBody()
-    position = _expect(text, _skip(text, 0), "{")
+    position = _expect(text, skip_blanks(text, 0), "{")
     while True:
         name, position = decode_part(text, position, 1)
         if type(name) is not str or name in fields:
             raise ValueError("not a name, or one that occurs twice")
-        position = _expect(text, _skip(text, position), ":")
+        position = _expect(text, skip_blanks(text, position), ":")
         if name in HISTORIES and text[position] == "[" and not kept.history:
             position = _read_items(text, position, name, kept, known)
             fields[name] = list(kept.items)
         else:
             fields[name], position = _read_value(text, position, name, kept, known)
-        position = _skip(text, position)
+        position = skip_blanks(text, position)
         if text[position] == "}":
             break
         position = _expect(text, position, ",")
-    if _skip(text, position + 1) != len(text):
+    if skip_blanks(text, position + 1) != len(text):
         raise ValueError("something stands behind the object")
     return fields, kept
 
@@ -185,13 +183,13 @@ def _read_value(text: str, position: int, name: str, kept: KeptBody, known: Sequ
 
 def _read_items(text: str, position: int, name: str, kept: KeptBody, known: Sequence[KeptBody]) -> int:
     """Read the items of a history into ``kept``. Returns the position behind them."""
-    start = position = _skip(text, position + 1)
+    start = position = skip_blanks(text, position + 1)
     kept.history = name
     same = [(_count_same(text, position, body), body) for body in known if body.history == name]
     count, earlier = max(same, key=lambda each: each[0], default=(0, None))
     if earlier is not None and count:
         kept.items, kept.ends = earlier.items[:count], earlier.ends[:count]
-        position = _skip(text, start + kept.ends[-1])
+        position = skip_blanks(text, start + kept.ends[-1])
         if 2 * count >= len(earlier.items):
             kept.continued, kept.decoded, kept.encodings = earlier, earlier.decoded, earlier.encodings
             kept.block_keys = dict(earlier.block_keys)
@@ -203,7 +201,7 @@ def _read_items(text: str, position: int, name: str, kept: KeptBody, known: Sequ
                 raise ValueError("not an item of a conversation")
             kept.items.append(value)
             kept.ends.append(end - start)
-            position = _skip(text, end)
+            position = skip_blanks(text, end)
             if text[position] == "]":
                 break
             position = _expect(text, position, ",")
@@ -222,14 +220,4 @@ def _expect(text: str, position: int, mark: str) -> int:
     """Return the position of what stands behind a mark. Raises ValueError if the mark is not there."""
     if text[position] != mark:
         raise ValueError(f"no {mark}")
-    return _skip(text, position + 1)
-
-
-def _skip(text: str, position: int) -> int:
-    if text[position : position + 1] not in _BLANK:
-        return position
-    found = _BLANKS.match(text, position)
-    return position if found is None else found.end()
-
-
-_BLANK = frozenset(" \t\r\n")
+    return skip_blanks(text, position + 1)

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 
 from dragoman_gateway.errors import BodyTooLargeError
 
-_BEGINNINGS = b"{[,"
-"""Each value but the first of all stands behind one of these."""
 _BACKSLASHES = re.compile(rb"\\*+")
 _PIECE = 64 * 1024
 """Bytes that are looked at in one step, between which other threads run."""
@@ -36,6 +34,7 @@ def count_values(text: bytes) -> int:
 
 
 def _count_beginnings(text: bytes) -> int:
+    # Each value but the first of all stands behind one of these.
     return sum(map(text.count, (b"{", b"[", b",")))
 
 

@@ -113,8 +113,6 @@ class Database:
         self._timeout = timeout
         self.outage = Outage("the gateway's database", "what is to be stored waits", pause=pause)
         self._is_sqlite = is_sqlite(self._url)
-        self.is_shared = not self._is_sqlite
-        """Whether several machines can use it."""
         self.busy: Counter[tuple[Lane, str]] = Counter()
         """Transactions that waited too long, by their lane, and by whether it was for a lock or a place."""
         self._engine = self._create_engine()
@@ -196,7 +194,10 @@ class Database:
 
     def _run(self, work: Callable[[Connection], Result], run: _Run, *, writes: bool) -> Result:
         if not self._is_migrated:
-            self._migrate()
+            with self._writes:
+                if not self._is_migrated and (self._run_once(_read_version, _Run(), writes=False) or "") < HEAD:
+                    self._run_once(_upgrade, _Run(), writes=True)
+                self._is_migrated = True
         for _ in range(_MAX_TRIES - 1):
             try:
                 return self._run_once(work, run, writes=writes)
@@ -217,14 +218,6 @@ class Database:
                     run.asked_at = time.monotonic()
             run.asked_at = None
         return result
-
-    def _migrate(self) -> None:
-        with self._writes:
-            if self._is_migrated:
-                return
-            if (self._run_once(_read_version, _Run(), writes=False) or "") < HEAD:
-                self._run_once(_upgrade, _Run(), writes=True)
-            self._is_migrated = True
 
     def _create_engine(self) -> Engine:
         given_up = self._timeout * _SERVER_SHARE

@@ -6,7 +6,7 @@ A row that each request has to lock would let them pass one by one. In one trans
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
@@ -49,25 +49,20 @@ class _Waiting(Generic[Asked, Answer]):
             self.answer.set_result(outcome)
 
 
+@dataclass(eq=False)
 class Grouping(Generic[Asked, RiderKind, Answer]):
-    """``work`` does what is asked, with its riders, in one transaction, and returns an answer or an error for each that
-    was asked. ``riders`` returns what goes along and shares no key with those that it is given. ``parallel`` is the
-    number of transactions at the same time: what shares a key never runs at the same time, and keeps its order.
-    """
+    """Runs what is asked in few transactions. What shares a key never runs at the same time, and keeps its order."""
 
-    def __init__(
-        self,
-        work: Callable[[Sequence[Asked], Sequence[RiderKind]], Awaitable[Sequence[Answer | Exception]]],
-        *,
-        riders: Callable[[AbstractSet[str]], Sequence[RiderKind]] = lambda blocked: (),
-        parallel: int = 1,
-    ) -> None:
-        self._work = work
-        self._riders = riders
-        self._parallel = parallel
-        self._waiting: list[_Waiting[Asked, Answer]] = []
-        self._held: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+    work: Callable[[Sequence[Asked], Sequence[RiderKind]], Awaitable[Sequence[Answer | Exception]]]
+    """Does what is asked, with its riders, in one transaction, and returns an answer or an error for each that was
+    asked."""
+    riders: Callable[[AbstractSet[str]], Sequence[RiderKind]] = lambda blocked: ()
+    """Returns what goes along and shares no key with those that it is given."""
+    parallel: int = 1
+    """The number of transactions at the same time."""
+    _waiting: list[_Waiting[Asked, Answer]] = field(default_factory=list, init=False)
+    _held: set[str] = field(default_factory=set, init=False)
+    _tasks: "set[asyncio.Task[None]]" = field(default_factory=set, init=False)
 
     async def ask(self, asked: Asked, keys: AbstractSet[str] = _NO_KEYS) -> Answer:
         """Return the answer, or raise the error, after the transaction. Also raises DatabaseUnavailableError."""
@@ -79,9 +74,9 @@ class Grouping(Generic[Asked, RiderKind, Answer]):
 
     def start(self, *, riders_alone: bool = False) -> None:
         """Begin the transactions that may begin. ``riders_alone``: also one for which nobody waits."""
-        while len(self._tasks) < self._parallel:
+        while len(self._tasks) < self.parallel:
             taken, blocked = self._take()
-            riders = self._riders(blocked) if taken or riders_alone else ()
+            riders = self.riders(blocked) if taken or riders_alone else ()
             if not taken and not riders:
                 return
             keys = set[str]().union(*(each.keys for each in taken), *(each.keys for each in riders))
@@ -120,7 +115,7 @@ class Grouping(Generic[Asked, RiderKind, Answer]):
     async def _run(self, taken: Sequence[_Waiting[Asked, Answer]], riders: Sequence[RiderKind]) -> None:
         outcomes: Sequence[Answer | BaseException]
         try:
-            outcomes = await self._work([each.asked for each in taken], riders)
+            outcomes = await self.work([each.asked for each in taken], riders)
         except DatabaseRejectedError as error:
             if riders or len(taken) > 1:  # one of them, and the others are not to blame
                 for each in taken:

@@ -4,14 +4,14 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from dragoman import AdapterOptions, AsyncClient, Message, RequestContext, ToolDefinition, get_adapter
+from dragoman import RequestContext
 from dragoman.answers import ClientToolIds
 from dragoman.errors import ProviderError
 from dragoman_gateway.endpoints.endpoint import Endpoint, Exchange
 from dragoman_gateway.json import dumps
 from dragoman_gateway.turn.policy import client_of
 from dragoman_gateway.turn.recall import Recall
-from dragoman_gateway.turn.replies import Headers, Response, named
+from dragoman_gateway.turn.replies import Headers, json_response
 from dragoman_gateway.wires import RESPONSES
 
 _MARGIN = 1.1
@@ -35,30 +35,25 @@ class CountEndpoint(Endpoint):
         found, headers = resources.client_for(deployment.client), request.headers
         client = client_of(found, request.caller, request.request_id, headers)
         if client.config.policy is not None and resources.labels is not None:
-            owner, tool_ids = request.caller.owner, context.tool_ids
-            recall = Recall(resources.labels, owner, tool_ids, request.wire.provider, client)
-            if labels := await recall.labels(messages, resources.unknown_history):
+            recall = Recall(resources.labels, request.caller.owner, context, request.wire.provider, client)
+            if labels := await recall.labels(messages, resources.settings.unknown_history):
                 metadata = messages[0].metadata.model_copy(update={"labels": labels})  # for the whole conversation
                 messages = [messages[0].model_copy(update={"metadata": metadata}), *messages[1:]]
-        tokens, reply_headers = await _count(client, deployment.model, messages, tools, options)
-        head = [*named(request.wire, exchange.request_id), *reply_headers, (b"content-type", b"application/json")]
-        await exchange.reply(Response(200, head, dumps(self.write_count(tokens))))
+        adapter, tokens = deployment.adapter, None
+        more: Headers = []
+        if adapter.services is not None and "count_tokens" in adapter.services.offers:
+            async with client.services(str(adapter.model_id), options=replace(options, context=None)) as services:
+                try:
+                    tokens = await services.count_tokens(messages, tools=tools)
+                except ProviderError as error:
+                    if error.status not in _NO_ADDRESS:
+                        raise
+        if tokens is None:
+            more.append(_ESTIMATED)
+            tokens = math.ceil(adapter.estimate_input_tokens(messages, tools) * _MARGIN)
+        await exchange.reply(json_response(self._wire, exchange.request_id, dumps(self.write_count(tokens)), more))
 
     def write_count(self, tokens: int) -> dict[str, Any]:
         """Return the reply of the wire."""
         kind = {"object": "response.input_tokens"} if self._wire is RESPONSES else {}
         return {**kind, "input_tokens": tokens}
-
-
-async def _count(
-    client: AsyncClient, model: str, messages: list[Message], tools: list[ToolDefinition], options: AdapterOptions
-) -> tuple[int, Headers]:
-    adapter = get_adapter(model)
-    if adapter.services is not None and "count_tokens" in adapter.services.offers:
-        async with client.services(str(adapter.model_id), options=replace(options, context=None)) as services:
-            try:
-                return await services.count_tokens(messages, tools=tools), []
-            except ProviderError as error:
-                if error.status not in _NO_ADDRESS:
-                    raise
-    return math.ceil(adapter.estimate_input_tokens(messages, tools) * _MARGIN), [_ESTIMATED]

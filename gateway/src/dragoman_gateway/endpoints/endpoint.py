@@ -44,6 +44,7 @@ class Exchange:
     headers: dict[str, str]
     generation: Generation
     gateway: Gateway
+    caller: Caller = field(init=False)
     share: Share = field(init=False)
     """What the request holds of its caller's share, as soon as the caller is known."""
     holds_share: bool = field(default=False, init=False)
@@ -64,7 +65,7 @@ class Exchange:
         """
         if self.generation.tracing is not None:
             self.generation.tracing.follow(self.headers)
-        caller = await self.generation.access.authenticate(self.headers, resumed)
+        caller = self.caller = await self.generation.access.authenticate(self.headers, resumed)
         if caller.key_id is None:
             check_body_type(self.headers, untyped=self.wire.untyped_bodies, any_type=any_type)
         self.record.key_id = caller.key_id
@@ -185,15 +186,12 @@ class Endpoint:
         if stored.streamed:
             head["cache-control"] = "no-cache"
             reply = StreamingResponse(background.follow(response), media_type="text/event-stream", headers=head)
-        departure = DisconnectWatcher(exchange.receive)
-        try:
-            await reply(exchange.scope, exchange.receive, exchange.send)
-        except asyncio.CancelledError:
-            if not departure.seen:
+        with DisconnectWatcher(exchange.receive):
+            try:
+                await reply(exchange.scope, exchange.receive, exchange.send)
+            except asyncio.CancelledError:
+                exchange.record.broken = True
                 raise
-            exchange.record.broken = True
-        finally:
-            departure.stop()
 
     async def read(self, exchange: Exchange) -> tuple[ClientRequest, RequestResources]:
         """Return the request, and what it is asked with. Raises what its client gets as an error."""
@@ -204,7 +202,7 @@ class Endpoint:
             if self.is_billed:
                 await generation.access.check(caller, generation.prices)
         body = await read_body(exchange.receive, headers, generation.settings, exchange.share)
-        request = await exchange.share.work(len(body), partial(self._parse, exchange, caller, body))
+        request = await exchange.share.work(len(body), partial(self._parse, exchange, body))
         record.model = generation.known_name(request.model)
         if generation.deferred_store is not None:
             SPENDER.set(spender_of(caller.key_id, headers.get("x-dragoman-tag", "")))
@@ -216,8 +214,8 @@ class Endpoint:
         resources.state_store, resources.labels = services.state, self._gateway.services.labels
         return request, resources
 
-    def _parse(self, exchange: Exchange, caller: Caller, body: bytes) -> ClientRequest:
-        headers, scope, kept = exchange.headers, exchange.scope, None
+    def _parse(self, exchange: Exchange, body: bytes) -> ClientRequest:
+        headers, scope, caller, kept = exchange.headers, exchange.scope, exchange.caller, None
         typed = {} if self._wire.untyped_bodies else headers
         if len(body) < repeated.SMALLEST:
             fields = parse_object(body, typed)

@@ -23,18 +23,8 @@ def openapi() -> dict[str, Any]:
     for operation in table["operations"]:
         described = _describe(operation, table["statuses"])
         paths.setdefault(operation["path"], {})[operation.get("method", "get")] = described
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "Dragoman gateway", "version": own_version},
-        "paths": paths,
-        "components": {
-            "securitySchemes": {
-                "bearer": {"type": "http", "scheme": "bearer"},
-                "header": {"type": "apiKey", "in": "header", "name": "x-api-key"},
-            }
-        },
-        "security": [{"bearer": []}, {"header": []}, {}],
-    }
+    info = {**table["document"]["info"], "version": own_version}
+    return {**table["document"], "info": info, "paths": paths}
 
 
 def _describe(operation: Mapping[str, Any], statuses: Mapping[str, dict[str, str]]) -> dict[str, Any]:

@@ -1,27 +1,32 @@
 """Endpoints that are not turns: models, health, metrics, and addresses that do not exist."""
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Match, Route
 
-from dragoman import get_adapter
-from dragoman.errors import DragomanError, NotFoundError
+from dragoman.errors import NotFoundError
 from dragoman_gateway.access import Caller, OpenAccess
 from dragoman_gateway.bodies.read import read_headers
 from dragoman_gateway.database import DatabaseUnavailableError
-from dragoman_gateway.endpoints.metrics_page import CONTENT_TYPE, metrics_page
 from dragoman_gateway.endpoints.openapi import openapi
 from dragoman_gateway.errors import ClientError, DeniedError, NoAddressError, UnavailableError
 from dragoman_gateway.keys.admission import spend_page
-from dragoman_gateway.models.names import Models
+from dragoman_gateway.models import Models, facts_of
+from dragoman_gateway.running.board import Status
 from dragoman_gateway.running.generation import Gateway
-from dragoman_gateway.running.metrics import new_request_id
+from dragoman_gateway.running.metrics import SECONDS, Metrics, new_request_id
+from dragoman_gateway.toml import load_table
 from dragoman_gateway.turn.errors import error_response
-from dragoman_gateway.wires import MESSAGES, Wire, wire_of
+from dragoman_gateway.wires import MESSAGES, RESPONSES, Wire, wire_of
 
 
 def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function inside is a page
@@ -48,7 +53,7 @@ def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function insi
                 access.rules.check(read_headers(request.scope))
             except (ClientError, DeniedError) as error:
                 return error_page(wire_of(request.headers), error)
-        return Response(metrics_page(gateway.whole_status()), media_type=CONTENT_TYPE, headers=which())
+        return Response(metrics_page(gateway.whole_status()), media_type=CONTENT_TYPE_LATEST, headers=which())
 
     async def spend(request: Request) -> Response:
         services = gateway.services
@@ -73,15 +78,17 @@ def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function insi
         generation = gateway.current
         try:
             caller = await generation.access.authenticate(read_headers(request.scope))
-            page = find_model if "model" in request.path_params else list_models
-            return JSONResponse(page(generation.models, caller, wire_of(request.headers), request))
+            known, wire = generation.models, wire_of(request.headers)
+            if (name := request.path_params.get("model")) is not None:
+                return JSONResponse(_entry(name, known.resolve(name, caller).model, wire))
+            return JSONResponse(list_models(known, caller, wire, request.query_params))
         except Exception as error:
             return error_page(wire_of(request.headers), error)
 
     async def no_socket(request: Request) -> Response:
         """Tell a client that wants a websocket to use HTTP: with 426 it does so at once."""
         return error_page(
-            wire_of(request.headers, "responses"), _NoSocketError("use POST: this gateway does not serve websockets")
+            wire_of(request.headers, RESPONSES), _NoSocketError("use POST: this gateway does not serve websockets")
         )
 
     return [
@@ -95,6 +102,61 @@ def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function insi
         Route("/openapi.json", describe, methods=["GET"]),
         Route("/", root, methods=["GET"]),
     ]
+
+
+def metrics_page(status: Status) -> bytes:
+    """Return all counts in Prometheus's text format."""
+    registry = CollectorRegistry()
+    registry.register(_Page([*_counted(status), *_present(status)]))
+    return generate_latest(registry)
+
+
+def _counted(status: Status) -> Iterator[Metric]:
+    """Yield the metrics of the requests that have ended."""
+    metrics = Metrics()
+    metrics.add(status.metrics)
+    for name, each in load_table("endpoints/metrics.toml")["counters"].items():
+        counter = CounterMetricFamily(f"dragoman_{name}", each["text"], labels=each["labels"])
+        for labels, numbers in metrics.series(name).items():
+            for label, number in numbers.items():
+                counter.add_metric((*labels, label), float(number))
+        yield counter
+    bounds = [*map(floatToGoString, SECONDS), "+Inf"]
+    for name, each in load_table("endpoints/metrics.toml")["histograms"].items():
+        histogram = HistogramMetricFamily(f"dragoman_{name}", each["text"], labels=each["labels"])
+        for labels, numbers in metrics.series(each["time"]).items():
+            ranges = accumulate(numbers.get(str(place), 0) for place in range(len(bounds)))
+            histogram.add_metric(labels, list(zip(bounds, ranges, strict=True)), numbers["sum"])
+        yield histogram
+
+
+def _present(status: Status) -> Iterator[Metric]:
+    """Yield the metrics of the present state."""
+    values: dict[str, dict[tuple[str, ...], float]] = {
+        "requests_in_flight": {(): status.in_flight},
+        "estimated": {(): status.estimated},
+        "dropped": {(kind,): number for kind, number in status.dropped.items()},
+        "waiting": {(kind,): number for kind, number in status.waiting.items()},
+        "waiting_seconds": {(): status.waiting_seconds},
+        "service_available": {(name,): answers for name, answers in status.available.items()},
+        "database_busy": {(lane, wait): each for lane, waits in status.busy.items() for wait, each in waits.items()},
+        "configuration": dict.fromkeys(status.workers.items(), 1),
+    }
+    for name, each in load_table("endpoints/metrics.toml")["gauges"].items():
+        gauge = GaugeMetricFamily(f"dragoman_{name}", each["text"], labels=each["labels"])
+        for labels, number in values[name].items():
+            gauge.add_metric(labels, number)
+        yield gauge
+
+
+class _Page(Collector):
+    """Metrics that exist already."""
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Sequence[Metric]:
+        return self._metrics
 
 
 class _NoSocketError(ClientError):
@@ -138,22 +200,12 @@ _CREATED_SECONDS = 1767225600
 _MAX_PAGE = 1000
 
 
-def list_models(models: Models, caller: Caller, wire: Wire, request: Request) -> Mapping[str, Any]:
-    """Return the models that the caller may use: the names of the settings and the aliases."""
+def list_models(models: Models, caller: Caller, wire: Wire, query: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return the models that the caller may use: the names of the settings and the aliases. Clients of Messages get the
+    part of the list that they ask for."""
     entries = [_entry(name, models.target(name), wire) for name in models.names(caller)]
     if wire is not MESSAGES:
         return {"object": "list", "data": entries}
-    return _page(entries, request.query_params)
-
-
-def find_model(models: Models, caller: Caller, wire: Wire, request: Request) -> Mapping[str, Any]:
-    """Return one model. Raises NotFoundError and PermissionDeniedError."""
-    name = request.path_params["model"]
-    return _entry(name, models.resolve(name, caller).model, wire)
-
-
-def _page(entries: list[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
-    """Return the part of the list that the client asks for."""
     ids = [entry["id"] for entry in entries]
     start, end = 0, len(entries)
     if (after := query.get("after_id")) is not None:
@@ -162,12 +214,12 @@ def _page(entries: list[dict[str, Any]], query: Mapping[str, str]) -> dict[str, 
         end = _place(ids, before)
     limit = query.get("limit", "20")
     size = min(max(int(limit), 1), _MAX_PAGE) if limit.isdigit() and len(limit) < 6 else 20
-    if "before_id" in query:
+    if before is not None:
         start = max(end - size, start)
     shown = entries[start : min(start + size, end)]
     return {
         "data": shown,
-        "has_more": start + len(shown) < end or ("before_id" in query and start > 0),
+        "has_more": start + len(shown) < end or (before is not None and start > 0),
         "first_id": shown[0]["id"] if shown else None,
         "last_id": shown[-1]["id"] if shown else None,
     }
@@ -190,7 +242,6 @@ def _entry(name: str, target: str, wire: Wire) -> dict[str, Any]:
         "max_input_tokens": None,
         "max_tokens": None,
     }
-    with suppress(DragomanError):
-        facts = get_adapter(target).capabilities
+    if (facts := facts_of(target)) is not None:
         entry |= {"max_input_tokens": facts.max_context_tokens, "max_tokens": facts.max_output_tokens}
     return entry

@@ -10,7 +10,6 @@ from dragoman_gateway.access.page_rules import PageRules
 from dragoman_gateway.keys import secrets
 from dragoman_gateway.keys.admission import Admission
 from dragoman_gateway.keys.key_store import KeyCache
-from dragoman_gateway.keys.records import VirtualKey
 
 _HEADERS = ("x-api-key", "api-key", "x-goog-api-key")
 """The headers in which clients send keys, besides ``authorization``."""
@@ -35,8 +34,12 @@ class KeyAccess:
         secret = presented_secret(headers)
         key_id = resumed or (secrets.key_id_of(secret) if secret else None)
         key = await self._cache.find(key_id or _UNKNOWN_ID)
-        is_valid = self._is_valid(key, secret or "") if resumed is None else key and key.is_active(self._clock())
-        if not is_valid or key is None:
+        digest, now = secrets.digest(secret or ""), self._clock()
+        is_current = secrets.matches(digest, key.digest if key else None)
+        is_old = secrets.matches(digest, key.old_digest if key else None)
+        in_grace = key is not None and key.old_until is not None and now < key.old_until
+        is_valid = resumed is not None or is_current or (is_old and in_grace)
+        if key is None or not is_valid or not key.is_active(now):
             raise AuthenticationError(
                 "the API key is missing or invalid: send a key of this gateway as x-api-key or Authorization: Bearer",
                 status=401,
@@ -61,13 +64,6 @@ class KeyAccess:
 
     async def check(self, caller: Caller, prices: Prices, measure: MeasureUsage | None = None) -> None:
         await self._admission.check(caller, prices, measure)
-
-    def _is_valid(self, key: VirtualKey | None, secret: str) -> bool:
-        digest, now = secrets.digest(secret), self._clock()
-        is_current = secrets.matches(digest, key.digest if key else None)
-        is_old = secrets.matches(digest, key.old_digest if key else None)
-        in_grace = key is not None and key.old_until is not None and now < key.old_until
-        return key is not None and (is_current or (is_old and in_grace)) and key.is_active(now)
 
 
 class OpenUntilKeys(OpenAccess):

@@ -1,9 +1,9 @@
 """Admission: reserves what a request may spend before it is sent, and settles what it spent."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cached_property, partial
@@ -14,7 +14,6 @@ from dragoman.errors import DragomanError, UnpricedModelError
 from dragoman.events import StreamEvent
 from dragoman.limits import MaxUsage, MeasureUsage, Reservation
 from dragoman.limits.reservation import ReservedOutput, charged_use, is_ended_here, is_unreadable
-from dragoman.logs import get_logger
 from dragoman.messages import CostStatus, TokenUsage, Usage
 from dragoman.session.effects import Abandoned, Broken, Failed, Perform, SendOutcome
 from dragoman_gateway.access import Caller, Prices
@@ -25,9 +24,7 @@ from dragoman_gateway.keys.key_store import KeyCache
 from dragoman_gateway.keys.ledger import Ledger
 from dragoman_gateway.keys.ledger_entries import LEAST, Amount
 from dragoman_gateway.keys.rates import Grants, Rates
-from dragoman_gateway.keys.records import NO_ALLOWANCE
-
-logger = get_logger("dragoman.gateway")
+from dragoman_gateway.log import logger
 
 _MAX_REPORTED = 10_000
 _KNOWN = (CostStatus.PRICED, CostStatus.FREE)
@@ -44,38 +41,28 @@ class UnknownPrice:
     amount: Amount
 
 
+@dataclass(eq=False)
 class Admission:
-    """``output_cap`` is the most output that is reserved at first: a stream that exceeds it reserves more while it
-    runs. None reserves the most that the request names, or a default if it names none. ``charges_failures``: whether a
-    stream that its provider broke is charged what had arrived. ``concurrency`` is that of keys that have none of their
-    own. ``report`` is called once a day for each scope and model with replies whose price is unknown.
-    """
+    """Makes the reservations of requests, and counts what passed without one."""
 
-    def __init__(
-        self,
-        cache: KeyCache,
-        ledger: Ledger,
-        rates: Rates,
-        *,
-        output_cap: int | None = None,
-        charges_failures: bool = True,
-        concurrency: Concurrency | None = None,
-        report: Callable[[UnknownPrice], object] | None = None,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._cache = cache
-        self.ledger = ledger
-        self.rates = rates
-        self.output_cap = output_cap
-        self.charges_failures = charges_failures
-        self.concurrency = concurrency
-        self.clock = clock
-        self._report = report
-        self._reported: set[tuple[str, str, int]] = set()
-        self.unbudgeted = 0
-        """Requests that passed while their budgets could not be checked."""
-        self.estimated = 0
-        """Replies that were booked as an estimate."""
+    cache: KeyCache
+    ledger: Ledger
+    rates: Rates
+    output_cap: int | None = None
+    """The most output that is reserved at first: a stream that exceeds it reserves more while it runs. None reserves
+    the most that the request names, or a default if it names none."""
+    charges_failures: bool = True
+    """Whether a stream that its provider broke is charged what had arrived."""
+    concurrency: Concurrency | None = None
+    """That of keys that have none of their own."""
+    report: Callable[[UnknownPrice], object] | None = None
+    """Called once a day for each scope and model with replies whose price is unknown."""
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    _reported: set[tuple[str, str, int]] = field(default_factory=set, init=False)
+    unbudgeted: int = field(default=0, init=False)
+    """Requests that passed while their budgets could not be checked."""
+    estimated: int = field(default=0, init=False)
+    """Replies that were booked as an estimate."""
 
     async def check(self, caller: Caller, prices: Prices, measure: MeasureUsage | None = None) -> None:
         """Raise the error that would refuse a request now because of budgets and concurrency, and reserve nothing.
@@ -92,10 +79,10 @@ class Admission:
 
     def governor(self, caller: Caller, prices: Prices) -> "KeyGovernor":
         """Return what governs each attempt of a caller's requests at these prices."""
-        has_budgets = any(each.budgets for each in self._cache.allowances_for(caller).values())
+        has_budgets = any(each.budgets for each in self.cache.allowances_for(caller).values())
         return KeyGovernor(partial(self._new_reservation, caller, prices), has_budgets)
 
-    def report(self, unknown: UnknownPrice) -> None:
+    def note_unknown(self, unknown: UnknownPrice) -> None:
         key = (unknown.scope, unknown.model, self.clock().toordinal())
         if key in self._reported:
             return
@@ -106,17 +93,17 @@ class Admission:
             "the price of a reply is unknown: %s was charged $%s, the price of %s, which was asked",
             unknown.scope, unknown.amount.usd, unknown.model,
         )  # fmt: skip
-        if self._report is not None:
-            self._report(unknown)
+        if self.report is not None:
+            self.report(unknown)
 
     def _new_reservation(self, caller: Caller, prices: Prices, measure: MeasureUsage | None) -> "KeyReservation":
-        allowances = self._cache.allowances_for(caller)
+        allowances = self.cache.allowances_for(caller)
         concurrency = {scope: each.concurrency for scope, each in allowances.items() if each.concurrency is not None}
         if self.concurrency is not None and caller.key_id is not None:
             concurrency.setdefault(f"key:{caller.key_id}", self.concurrency)
         return KeyReservation(
             self,
-            scopes_of(caller),
+            caller.scopes,
             prices,
             measure,
             budgets={scope: each.budgets for scope, each in allowances.items() if each.budgets},
@@ -140,44 +127,36 @@ class KeyGovernor:
         be checked.
         """
         reservation = self.new_reservation(measure)
-        return Perform(_refuse_sync, reservation.open) if reservation.is_checked else reservation
+        return _perform(reservation.open) if reservation.is_checked else reservation
 
 
+@dataclass(eq=False)
 class KeyReservation(Reservation):
     """What one attempt has reserved for a key, its user and its team. The request is measured only if that counts:
     estimating a long prompt costs time."""
 
-    def __init__(
-        self,
-        admission: Admission,
-        scopes: tuple[str, ...],
-        prices: Prices,
-        measure: MeasureUsage | None,
-        *,
-        budgets: dict[str, tuple[PeriodBudget, ...]],
-        limits: dict[str, Sequence[KeyLimit]],
-        concurrency: dict[str, Concurrency],
-    ) -> None:
-        self._admission = admission
-        self._scopes = scopes
-        self._prices = prices
-        self._measure = measure
-        self.budgets = budgets
-        self.concurrency = concurrency
-        self._limits = limits
-        self._id = uuid4().hex  # made here: an id that a client sends could end another request's reservation
-        self._reserved = Amount()
-        self._ended = self._estimates = False
-        self._grants: Grants = []
+    admission: Admission
+    scopes: tuple[str, ...]
+    prices: Prices
+    measure: MeasureUsage | None
+    budgets: Mapping[str, Sequence[PeriodBudget]]
+    limits: Mapping[str, Sequence[KeyLimit]]
+    concurrency: Mapping[str, Concurrency]
+    # Made here: an id that a client sends could end another request's reservation.
+    _id: str = field(default_factory=lambda: uuid4().hex, init=False)
+    _reserved: Amount = field(default=Amount(), init=False)
+    _ended: bool = field(default=False, init=False)
+    _estimates: bool = field(default=False, init=False)
+    _grants: Grants = field(default_factory=list, init=False)
 
     @property
     def is_checked(self) -> bool:
         """Whether anything can refuse the request."""
-        return bool(self.budgets or self.concurrency or self._limits)
+        return bool(self.budgets or self.concurrency or self.limits)
 
     async def open(self) -> "KeyReservation":
         """Reserve, and wait for the limits. Raises the errors of `KeyGovernor.reserve`."""
-        if self.budgets or self._limits:
+        if self.budgets or self.limits:
             await asyncio.to_thread(self._use)  # what is asked is read, and may be long
             if self.budgets and self._output.may_grow:
                 self.stage = self._watch
@@ -186,12 +165,12 @@ class KeyReservation(Reservation):
         except (asyncio.CancelledError, UncountedError):  # the database may have stored it all the same
             self.release()
             raise
-        if not self._limits:
+        if not self.limits:
             return self
         try:
-            use, cap = self._use(), self._admission.output_cap
+            use, cap = self._use(), self.admission.output_cap
             output = use.output_tokens if cap is None else min(cap, use.output_tokens)
-            self._grants = await self._admission.rates.acquire(self._limits, use.model, use.input.total_tokens, output)
+            self._grants = await self.admission.rates.acquire(self.limits, use.model, use.input.total_tokens, output)
         except BaseException:
             self.release()
             raise
@@ -206,7 +185,7 @@ class KeyReservation(Reservation):
                 return self._end(None, requests=0, sent=False)
             case Broken() if not is_ended_here(outcome):
                 # Clients ask again for a stream that the provider broke, and the pair is one request.
-                used = self._charged(outcome) if self._admission.charges_failures else None
+                used = self._charged(outcome) if self.admission.charges_failures else None
                 return self._end(used, requests=int(is_unreadable(outcome)))
             case _:
                 return self._end(self._charged(outcome))
@@ -219,7 +198,7 @@ class KeyReservation(Reservation):
         """Return what is to be reserved. Raises UnpricedModelError."""
         use = self._use()
         total = use.total_with(self._output.tokens)
-        priced = self._prices.price(use.model, total, self._admission.clock())
+        priced = self.prices.price(use.model, total, self.admission.clock())
         for scope, budgets in self.budgets.items():
             if priced.cost_status not in _KNOWN and any(
                 each.usd is not None and not each.allow_unpriced for each in budgets
@@ -228,17 +207,17 @@ class KeyReservation(Reservation):
         return Amount(priced.cost_usd or Decimal(0), priced.total_tokens)
 
     def _use(self) -> MaxUsage:
-        assert self._measure is not None
-        return self._measure()
+        assert self.measure is not None
+        return self.measure()
 
     @cached_property
     def _output(self) -> ReservedOutput:
-        return ReservedOutput(self._use(), self._admission.output_cap)
+        return ReservedOutput(self._use(), self.admission.output_cap)
 
     async def _reserve(self) -> None:
         if not (self.budgets or self.concurrency):
             return
-        admission = self._admission
+        admission = self.admission
         self._reserved = self.price() if self.budgets else Amount()
         try:
             await admission.ledger.reserve(self._id, self.budgets, self._reserved, self.concurrency)
@@ -256,7 +235,7 @@ class KeyReservation(Reservation):
 
     def _watch(self, event: StreamEvent) -> Sequence[StreamEvent] | Perform:
         """Count the output of a stream. If it exceeds what is reserved, reserve more before the event is passed on."""
-        return Perform(_refuse_sync, partial(self._grow, event)) if self._output.count(event) else (event,)
+        return _perform(partial(self._grow, event)) if self._output.count(event) else (event,)
 
     async def _grow(self, event: StreamEvent) -> Sequence[StreamEvent]:
         """Reserve more output. Raises SpentBudgetError if the budget ends here, and NoRoomError."""
@@ -272,7 +251,7 @@ class KeyReservation(Reservation):
         if used is None or isinstance(used, Usage):
             return used
         self._estimates = True
-        return self._prices.price(self._use().model, used, self._admission.clock())
+        return self.prices.price(self._use().model, used, self.admission.clock())
 
     def _input(self) -> TokenUsage | None:
         """Return the estimated input. None if nothing had to be reserved and only the provider could read the
@@ -292,47 +271,38 @@ class KeyReservation(Reservation):
             amount = Amount() if usage is None else self._amount(usage)
             if self._estimates:
                 amount = replace(amount, estimated_usd=amount.usd)
-            self._admission.ledger.book(self._id, self._scopes if sent else (), amount, requests=int(sent))
-            self._admission.estimated += self._estimates
+            self.admission.ledger.book(self._id, self.scopes if sent else (), amount, requests=int(sent))
+            self.admission.estimated += self._estimates
         if not self._grants:
             return None
-        return Perform(_refuse_sync, partial(self._admission.rates.settle, self._grants, usage, requests=requests))
+        return _perform(partial(self.admission.rates.settle, self._grants, usage, requests=requests))
 
     def _amount(self, usage: Usage) -> Amount:
         """Return what is booked for a usage. Where something counts, an unknown price becomes that of the model that
         was asked, or all that was reserved if that has none either."""
         cost, tokens = usage.cost_usd, usage.total_tokens
-        if (cost is not None and usage.cost_status in _KNOWN) or not (self.budgets or self._limits):
+        if (cost is not None and usage.cost_status in _KNOWN) or not (self.budgets or self.limits):
             return Amount(cost or Decimal(0), tokens)
         use = self._use()  # it is measured already
         standard = TokenUsage.model_validate(
             {name: getattr(usage, name) for name in TokenUsage.model_fields} | _STANDARD
         )
-        asked = self._prices.price(use.model, standard, self._admission.clock())
+        asked = self.prices.price(use.model, standard, self.admission.clock())
         estimate = self._reserved.usd if asked.cost_usd is None else asked.cost_usd
         amount = Amount(max(estimate, cost or Decimal(0)), tokens)
         if cost is None and amount.usd:
             self._estimates = True
-            self._admission.report(UnknownPrice(self._scopes[0], use.model, amount))
+            self.admission.note_unknown(UnknownPrice(self.scopes[0], use.model, amount))
         return amount
 
 
-def scopes_of(caller: Caller) -> tuple[str, ...]:
-    """Return the scopes under which a caller's spend is counted."""
-    names = (("key", caller.key_id), ("user", caller.user), ("team", caller.team))
-    return tuple(f"{kind}:{name}" for kind, name in names if name is not None)
-
-
-def _refuse_sync() -> Any:
-    raise RuntimeError("the gateway asks in an event loop")
+def _perform(work: Callable[[], Awaitable[Any]]) -> Perform:
+    return Perform(work, work)  # the gateway asks in an event loop alone
 
 
 async def spend_page(ledger: Ledger, cache: KeyCache, caller: Caller) -> dict[str, Any]:
     """Return the same numbers that refusals name. Raises DatabaseUnavailableError."""
-    if caller.admin:
-        allowances = cache.all_allowances()
-    else:
-        allowances = {**dict.fromkeys(scopes_of(caller), NO_ALLOWANCE), **cache.allowances_for(caller)}
+    allowances = cache.all_allowances() if caller.admin else cache.allowances_for(caller)
     data: list[dict[str, Any]] = []
     statements = await ledger.statements({scope: each.budgets for scope, each in allowances.items()})
     for scope, statement in statements.items():

@@ -6,23 +6,20 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator
 
-from dragoman.logs import get_logger
 from dragoman_gateway.keys.admission import UnknownPrice
 from dragoman_gateway.keys.ledger import CrossedThreshold
-
-logger = get_logger("dragoman.gateway")
+from dragoman_gateway.log import logger
+from dragoman_gateway.toml import SettingsTable
 
 _MAX_WAITING = 1000
 _PAUSES = (1.0, 5.0)
 """Seconds before the second and the third attempt."""
 
 
-class AlertSettings(BaseModel):
+class AlertSettings(SettingsTable):
     """The table ``[gateway.alerts]`` of dragoman.toml."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     url: SecretStr
     """The address that is called. It may hold a secret, so nothing shows it."""
@@ -50,7 +47,7 @@ class Alerts:
     """Calls the webhook. An alert that cannot be delivered is tried three times, then dropped and counted."""
 
     def __init__(self, settings: AlertSettings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._waiting: set[asyncio.Task[None]] = set()
         self.dropped = 0
 
@@ -67,32 +64,26 @@ class Alerts:
         """Give waiting alerts the time of one attempt, and drop the others."""
         if not self._waiting:
             return
-        _, late = await asyncio.wait(set(self._waiting), timeout=self._settings.seconds)
+        _, late = await asyncio.wait(set(self._waiting), timeout=self.settings.seconds)
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
         self.dropped += len(late)
 
     async def _deliver(self, alert: dict[str, Any]) -> None:
-        for pause in (*_PAUSES, None):
-            if await self._post(alert):
+        for pause in (0.0, *_PAUSES):
+            await asyncio.sleep(pause)
+            try:
+                async with asyncio.timeout(self.settings.seconds), httpx.AsyncClient(timeout=None) as client:
+                    reply = await client.post(self.settings.url.get_secret_value(), json=alert)
+            except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError) as error:
+                logger.warning("the webhook of alerts failed: %s", type(error).__name__)
+                continue
+            if reply.is_success:
                 return
-            if pause is not None:
-                await asyncio.sleep(pause)
+            logger.warning("the webhook of alerts answered %d", reply.status_code)
         self.dropped += 1
         logger.error("an alert of %s could not be delivered", alert["scope"])
-
-    async def _post(self, alert: dict[str, Any]) -> bool:
-        """Return whether the webhook took the alert."""
-        try:
-            async with asyncio.timeout(self._settings.seconds), httpx.AsyncClient(timeout=None) as client:
-                reply = await client.post(self._settings.url.get_secret_value(), json=alert)
-        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError) as error:
-            logger.warning("the webhook of alerts failed: %s", type(error).__name__)
-            return False
-        if not reply.is_success:
-            logger.warning("the webhook of alerts answered %d", reply.status_code)
-        return reply.is_success
 
 
 def _describe(cause: CrossedThreshold | UnknownPrice) -> dict[str, Any]:

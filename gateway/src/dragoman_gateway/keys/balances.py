@@ -1,8 +1,8 @@
 """The statements of the ledger: few for many requests, because each is a round trip to the server."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -106,7 +106,13 @@ def reserve(
     the reservation of the first, and keeps its places.
     """
     scopes = sorted(set[str]().union(*(each.scopes for each in asked)))
-    balances = read_balances(connection, _first_days(asked, scopes, now), now)
+    first_days: dict[str, int | None] = dict.fromkeys(scopes)  # None for a scope without a budget
+    for each in asked:
+        for scope, budgets in each.budgets.items():
+            days = [budget.period.first_day(now) for budget in budgets]
+            known = first_days[scope]
+            first_days[scope] = min(days, default=None) if known is None else min(known, *days)
+    balances = read_balances(connection, first_days, now)
     refusals: list[Exception | None] = []
     reserved: dict[str, Asked] = {}
     for each in asked:
@@ -135,8 +141,8 @@ def store(connection: Connection, batches: Sequence[Batch], now: datetime) -> Se
     if not batches:
         return []
     at = to_microseconds(now)
-    rows = [{"id": batch.id, "booked_at": at} for batch in batches]
-    noted = insert_into(connection, booked).values(rows).on_conflict_do_nothing().returning(booked.c.id)
+    ids = [{"id": batch.id, "booked_at": at} for batch in batches]
+    noted = insert_into(connection, booked).values(ids).on_conflict_do_nothing().returning(booked.c.id)
     new = set(connection.execute(noted).scalars())
     bookings = [booking for batch in batches if batch.id in new for booking in batch.bookings]
     amounts: dict[tuple[str, int], Amount] = {}
@@ -147,26 +153,20 @@ def store(connection: Connection, batches: Sequence[Batch], now: datetime) -> Se
             amounts[row] = amounts.get(row, Amount()) + booking.amount
             requests[row] += booking.requests
     if amounts:
-        _add(connection, amounts, requests)
+        rows = sorted(amounts)
+        found = _lock_rows(connection, rows)
+        changed = []
+        for scope, day in rows:
+            before, number = found[scope, day]
+            total = before + amounts[scope, day]  # summed here: SQLite would add amounts as floats
+            changed.append({"of": scope, "at": day, **asdict(total), "requests": number + requests[scope, day]})
+        this = (spend.c.scope == bindparam("of")) & (spend.c.day == bindparam("at"))
+        names = ("usd", "tokens", "estimated_usd", "requests")
+        connection.execute(update(spend).where(this).values({name: bindparam(name) for name in names}), changed)
     if bookings:
-        ids = sorted({booking.id for booking in bookings})
-        connection.execute(delete(reservations).where(reservations.c.id.in_(ids)))
+        ended = sorted({booking.id for booking in bookings})
+        connection.execute(delete(reservations).where(reservations.c.id.in_(ended)))
     return bookings
-
-
-def _add(
-    connection: Connection, amounts: Mapping[tuple[str, int], Amount], requests: Mapping[tuple[str, int], int]
-) -> None:
-    rows = sorted(amounts)
-    found = _lock_rows(connection, rows)
-    changed = []
-    for scope, day in rows:
-        before, number = found[scope, day]
-        total = before + amounts[scope, day]  # summed here: SQLite would add amounts as floats
-        changed.append({"of": scope, "at": day, **_columns(total), "requests": number + requests[scope, day]})
-    this = (spend.c.scope == bindparam("of")) & (spend.c.day == bindparam("at"))
-    names = ("usd", "tokens", "estimated_usd", "requests")
-    connection.execute(update(spend).where(this).values({name: bindparam(name) for name in names}), changed)
 
 
 def _lock_rows(connection: Connection, rows: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[Amount, int]]:
@@ -181,20 +181,9 @@ def _lock_rows(connection: Connection, rows: Sequence[tuple[str, int]]) -> dict[
 
     found = read()
     if missing := [row for row in rows if row not in found]:
-        empty = [{"scope": scope, "day": day, **_columns(Amount()), "requests": 0} for scope, day in missing]
+        empty = [{"scope": scope, "day": day, **asdict(Amount()), "requests": 0} for scope, day in missing]
         connection.execute(insert_into(connection, spend).values(empty).on_conflict_do_nothing())
         found = read()
-    return found
-
-
-def _first_days(asked: Iterable[Asked], scopes: Iterable[str], now: datetime) -> dict[str, int | None]:
-    """Return since when each scope's spend counts; None for a scope without a budget."""
-    found: dict[str, int | None] = dict.fromkeys(scopes)
-    for each in asked:
-        for scope, budgets in each.budgets.items():
-            days = [budget.period.first_day(now) for budget in budgets]
-            known = found[scope]
-            found[scope] = min(days, default=None) if known is None else min(known, *days)
     return found
 
 
@@ -224,7 +213,3 @@ def _fits(budget: PeriodBudget, amount: Amount) -> bool:
     return (budget.usd is None or amount.usd <= budget.usd) and (
         budget.tokens is None or amount.tokens <= budget.tokens
     )
-
-
-def _columns(amount: Amount) -> dict[str, Any]:
-    return {"usd": amount.usd, "tokens": amount.tokens, "estimated_usd": amount.estimated_usd}

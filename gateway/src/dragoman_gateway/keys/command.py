@@ -37,6 +37,7 @@ Limits = Annotated[
 Concurrent = Annotated[
     str | None, typer.Option("--concurrency", help="How many requests may run at the same time, such as 8.")
 ]
+AllowUnpriced = Annotated[bool, typer.Option(help="Models without a known price cost nothing under the budgets.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -60,9 +61,7 @@ def create(
     ] = None,
     endpoints: Annotated[list[str] | None, typer.Option(help="An endpoint that it may use, such as messages.")] = None,
     expires: Annotated[str | None, typer.Option(help="When it ends: 30d, 12h, or a date.")] = None,
-    allow_unpriced: Annotated[
-        bool, typer.Option(help="Models without a known price cost nothing under the budgets.")
-    ] = False,
+    allow_unpriced: AllowUnpriced = False,
     admin: Annotated[bool, typer.Option(help="The key can see what others spent, and cannot call models.")] = False,
     config: Config = None,
     as_json: AsJson = False,
@@ -140,9 +139,7 @@ def set_limits(
     budget: Budgets = None,
     limit: Limits = None,
     concurrency: Concurrent = None,
-    allow_unpriced: Annotated[
-        bool, typer.Option(help="Models without a known price cost nothing under the budgets.")
-    ] = False,
+    allow_unpriced: AllowUnpriced = False,
     config: Config = None,
 ) -> None:
     """Sets the budgets and limits of a user or a team, in place of those that it had."""

@@ -8,36 +8,22 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from dragoman.errors import ConfigurationError, OverloadedError
-from dragoman.logs import get_logger
+from dragoman.errors import ConfigurationError
 from dragoman_gateway.access import Caller
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import allowances, counters, keys
-from dragoman_gateway.keys.records import (
-    NO_ALLOWANCE,
-    Allowance,
-    VirtualKey,
-    check_endpoints,
-    check_name,
-    check_patterns,
-)
+from dragoman_gateway.errors import overloaded
+from dragoman_gateway.keys.records import NO_ALLOWANCE, Allowance, VirtualKey, check_name
 from dragoman_gateway.keys.secrets import new_secret
+from dragoman_gateway.log import logger
 
 _REVISION = "revision"
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """The keys and allowances that changed after a revision. An allowance of None was removed."""
-
-    revision: int
-    keys: tuple[VirtualKey, ...]
-    allowances: dict[str, Allowance | None]
 
 
 class KeyStore:
@@ -45,40 +31,14 @@ class KeyStore:
         self._database = database
         self._clock = clock
 
-    def create(
-        self,
-        *,
-        name: str | None = None,
-        user: str | None = None,
-        team: str | None = None,
-        roles: tuple[str, ...] = (),
-        permissions: tuple[str, ...] = (),
-        models: tuple[str, ...] = (),
-        endpoints: tuple[str, ...] = (),
-        allowance: Allowance = NO_ALLOWANCE,
-        admin: bool = False,
-        expires_at: datetime | None = None,
-    ) -> tuple[VirtualKey, str]:
-        """Store a new key, and return it with its secret, which is stored nowhere. Raises ConfigurationError."""
+    def create(self, **fields: Any) -> tuple[VirtualKey, str]:
+        """Store a new key with these fields, and return it with its secret, which is stored nowhere. Raises
+        ConfigurationError."""
         key_id, secret, digest = new_secret()
-        now = self._clock()
-        if expires_at is not None and expires_at <= now:
+        key = VirtualKey(id=key_id, digest=digest, created_at=self._clock(), **fields)
+        key.check()
+        if not key.is_active(key.created_at):
             raise ConfigurationError("the key would have expired already")
-        key = VirtualKey(
-            id=key_id,
-            digest=digest,
-            name=check_name("key", name),
-            user=check_name("user", user),
-            team=check_name("team", team),
-            roles=roles,
-            permissions=permissions,
-            models=check_patterns(models),
-            endpoints=check_endpoints(endpoints),
-            allowance=allowance,
-            admin=admin,
-            created_at=now,
-            expires_at=expires_at,
-        )
         self._database.run(
             lambda connection: connection.execute(
                 insert(keys).values(**key.to_row(), revision=_next_revision(connection))
@@ -136,8 +96,8 @@ class KeyStore:
 
     def allowances(self) -> dict[str, Allowance]:
         """Return the allowances of users and teams by their scope."""
-        changes = self._database.run(lambda connection: read_changes(connection, -1), writes=False)
-        return {scope: allowance for scope, allowance in sorted(changes.allowances.items()) if allowance is not None}
+        _, _, changed = self._database.run(lambda connection: read_changes(connection, -1), writes=False)
+        return {scope: allowance for scope, allowance in sorted(changed.items()) if allowance is not None}
 
     def _update(self, key: VirtualKey) -> VirtualKey:
         row = key.to_row()
@@ -150,18 +110,19 @@ class KeyStore:
         return key
 
 
-def read_changes(connection: Connection, after: int) -> Changes:
-    """Return what changed after a revision."""
+def read_changes(connection: Connection, after: int) -> tuple[int, tuple[VirtualKey, ...], dict[str, Allowance | None]]:
+    """Return the present revision, and the keys and allowances that changed after another one. An allowance of None was
+    removed."""
     revision = connection.execute(select(counters.c.value).where(counters.c.name == _REVISION)).scalar_one()
     if revision == after:
-        return Changes(revision, (), {})
+        return revision, (), {}
     key_rows = connection.execute(select(keys).where(keys.c.revision > after)).mappings().all()
     allowance_rows = connection.execute(select(allowances).where(allowances.c.revision > after)).mappings().all()
     changed = {
         row["scope"]: None if row["fields_json"] is None else Allowance.from_json(json.loads(row["fields_json"]))
         for row in allowance_rows
     }
-    return Changes(revision, tuple(VirtualKey.from_row(dict(row)) for row in key_rows), changed)
+    return revision, tuple(VirtualKey.from_row(dict(row)) for row in key_rows), changed
 
 
 def _next_revision(connection: Connection) -> int:
@@ -170,47 +131,40 @@ def _next_revision(connection: Connection) -> int:
     return int(connection.execute(statement.returning(counters.c.value)).scalar_one())
 
 
-logger = get_logger("dragoman.gateway")
-
 _REFRESH_AFTER = 1.0
 """The age in seconds above which a copy is refreshed while the request continues."""
 _MIN_AGE = 0.25
 """Seconds between two reads for unknown keys, so that wrong keys cannot load the database: their requests wait."""
 _READS = 2
 """How often the database is read for an unknown key: the first read may have begun before the key was created."""
-_RETRY_AFTER = 5.0
 
 
+@dataclass(eq=False)
 class KeyCache:
-    """``max_age`` is the number of seconds after which a request waits for a fresh copy, and thus how long a revoked
-    key may work on another replica. ``max_outage`` is the number of seconds for which the last copy is used while the
-    database does not answer; after that, all keys are refused.
-    """
+    """A copy of all keys and allowances, in memory."""
 
-    def __init__(
-        self,
-        database: Database,
-        *,
-        max_age: float = 3.0,
-        max_outage: float = 300.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        if not _REFRESH_AFTER <= max_age <= max_outage:
+    database: Database
+    max_age: float = 3.0
+    """The seconds after which a request waits for a fresh copy, and thus how long a revoked key may work on another
+    replica."""
+    max_outage: float = 300.0
+    """The seconds for which the last copy is used while the database does not answer; after that, all keys are
+    refused."""
+    clock: Callable[[], float] = time.monotonic
+    _keys: dict[str, VirtualKey] = field(default_factory=dict, init=False)
+    _allowances: dict[str, Allowance] = field(default_factory=dict, init=False)
+    _revision: int = field(default=-1, init=False)
+    _read_at: float | None = field(default=None, init=False)
+    _refresh_task: "asyncio.Task[None] | None" = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if not _REFRESH_AFTER <= self.max_age <= self.max_outage:
             raise ConfigurationError("max_age must be at least 1 second, and at most max_outage")
-        self._database = database
-        self._max_age = max_age
-        self._max_outage = max_outage
-        self._clock = clock
-        self._keys: dict[str, VirtualKey] = {}
-        self._allowances: dict[str, Allowance] = {}
-        self._revision = -1
-        self._read_at: float | None = None
-        self._refresh_task: asyncio.Task[None] | None = None
 
     @property
     def age(self) -> float | None:
         """Seconds since the database was last read; None if it never was."""
-        return None if self._read_at is None else self._clock() - self._read_at
+        return None if self._read_at is None else self.clock() - self._read_at
 
     @property
     def knows_keys(self) -> bool:
@@ -219,7 +173,7 @@ class KeyCache:
 
     async def find(self, key_id: str) -> VirtualKey | None:
         """Return a key. Raises OverloadedError if the database has not answered for too long."""
-        asked_at = self._clock()
+        asked_at = self.clock()
         await self._ensure_fresh()
         for _ in range(_READS):
             if key_id in self._keys or self._read_at is None or self._read_at >= asked_at:
@@ -236,13 +190,7 @@ class KeyCache:
 
     def allowances_for(self, caller: Caller) -> dict[str, Allowance]:
         """Return the allowances of the caller's key, user and team, by their scope."""
-        key = self._keys.get(caller.key_id or "")
-        found = {} if key is None else {f"key:{key.id}": key.allowance}
-        for kind, name in (("user", caller.user), ("team", caller.team)):
-            allowance = self._allowances.get(f"{kind}:{name}") or self._allowances.get(f"{kind}:*")
-            if name is not None and allowance is not None:
-                found[f"{kind}:{name}"] = allowance
-        return found
+        return {scope: self.allowance_of(scope) for scope in caller.scopes}
 
     def allowance_of(self, scope: str) -> Allowance:
         """Return the allowance of ``key:ID``, ``user:NAME`` or ``team:NAME``."""
@@ -259,46 +207,40 @@ class KeyCache:
 
     async def refresh(self) -> None:
         """Read what changed. Concurrent calls read once. Raises DatabaseUnavailableError."""
+        await asyncio.shield(self._begin_refresh())
+
+    def _begin_refresh(self) -> "asyncio.Task[None]":
         task = self._refresh_task
         if task is None or task.done():
             task = self._refresh_task = asyncio.create_task(self._refresh())
-            task.add_done_callback(_ignore_failure)
-        await asyncio.shield(task)
+            # A request that needs a fresh copy reads again, and reports the failure.
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        return task
 
     async def _refresh(self) -> None:
-        started = self._clock()
-        changes: Changes = await self._database.read(lambda connection: read_changes(connection, self._revision))
-        for key in changes.keys:
-            self._keys[key.id] = key
-        for scope, allowance in changes.allowances.items():
+        started = self.clock()
+        found = await self.database.read(lambda connection: read_changes(connection, self._revision))
+        self._revision, changed_keys, changed = found
+        self._keys |= {key.id: key for key in changed_keys}
+        for scope, allowance in changed.items():
             if allowance is None:
                 self._allowances.pop(scope, None)
             else:
                 self._allowances[scope] = allowance
-        self._revision = changes.revision
         self._read_at = started  # what changed during the read may be missing
 
     async def _ensure_fresh(self) -> None:
         age = self.age
-        if age is None or age > self._max_age:
+        if age is None or age > self.max_age:
             await self._refresh_or_keep()
-        elif age > _REFRESH_AFTER and (self._refresh_task is None or self._refresh_task.done()):
-            self._refresh_task = asyncio.create_task(self._refresh())
-            self._refresh_task.add_done_callback(_ignore_failure)
+        elif age > _REFRESH_AFTER:
+            self._begin_refresh()
 
     async def _refresh_or_keep(self) -> None:
         try:
             await self.refresh()
         except DatabaseUnavailableError as error:
             age = self.age
-            if age is None or age > self._max_outage:
-                raise OverloadedError(
-                    "keys cannot be checked at the moment", status=503, retry_after=_RETRY_AFTER
-                ) from None
+            if age is None or age > self.max_outage:
+                raise overloaded("keys cannot be checked at the moment") from None
             logger.debug("keys are checked against a copy of %.0f s ago: %s", age, error)
-
-
-def _ignore_failure(task: "asyncio.Task[None]") -> None:
-    """Retrieve the exception: a request that needs a fresh copy reads again, and reports it."""
-    if not task.cancelled():
-        task.exception()

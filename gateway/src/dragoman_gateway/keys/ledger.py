@@ -14,7 +14,6 @@ from decimal import Decimal
 
 from sqlalchemy import Connection, delete, update
 
-from dragoman.logs import get_logger
 from dragoman_gateway.database import END_SECONDS, Database, DatabaseUnavailableError, Lane, retry_for
 from dragoman_gateway.database.grouping import Grouping
 from dragoman_gateway.database.tables import booked, reservations
@@ -22,8 +21,7 @@ from dragoman_gateway.keys.amounts import Concurrency, NoRoomError, PeriodBudget
 from dragoman_gateway.keys.balances import Asked, lock, read_balances, reserve, store
 from dragoman_gateway.keys.ledger_entries import LEAST, Amount, Batch, LedgerEntries, LedgerEntry
 from dragoman_gateway.keys.records import to_microseconds
-
-logger = get_logger("dragoman.gateway")
+from dragoman_gateway.log import logger
 
 _LEASE = timedelta(seconds=120)
 """How long a reservation lasts if its replica does not renew it."""
@@ -182,16 +180,13 @@ class Ledger:
             found[scope] = Statement(balance.spend_since(), balance.reserved, tuple(periods))
         return found
 
-    async def total_spend(self, scope: str) -> Amount:
-        """Return what a scope has spent in all. Raises DatabaseUnavailableError."""
-        now = self._clock()
-        balances = await self._database.read(lambda connection: read_balances(connection, {scope: 1}, now), Lane.LEDGER)
-        return balances[scope].spend_since()
-
     async def _transact(self, asked: Sequence[Asked], batches: Sequence[Batch]) -> Sequence[Exception | None]:
         """Store bookings, and then reserve for requests, in one transaction. Raises DatabaseUnavailableError; then the
         bookings wait again."""
-        watched, now = self._watched_budgets(batches), self._clock()
+        now, watched = self._clock(), dict[str, Sequence[PeriodBudget]]()
+        if self._watch is not None:
+            scopes = {scope for batch in batches for booking in batch.bookings for scope in booking.scopes}
+            watched = {scope: budgets for scope in sorted(scopes) if (budgets := self._watch.budgets(scope))}
         reserving = [each for each in asked if each.scopes]
         locked = sorted(set[str]().union(*(each.scopes for each in reserving if each.id is not None)))
 
@@ -247,13 +242,6 @@ class Ledger:
         await self._database.write(work, Lane.LEDGER)
         if cleans:
             self._clean_at = now + _CLEAN_EVERY
-
-    def _watched_budgets(self, batches: Sequence[Batch]) -> Mapping[str, Sequence[PeriodBudget]]:
-        """Return the budgets whose spend the bookings change, if crossings are reported."""
-        if self._watch is None:
-            return {}
-        scopes = sorted({scope for batch in batches for booking in batch.bookings for scope in booking.scopes})
-        return {scope: budgets for scope in scopes if (budgets := self._watch.budgets(scope))}
 
     def _crossings(
         self,

@@ -77,7 +77,12 @@ class Rates:
     async def _reserve(
         self, scope: str, declared: Sequence[KeyLimit], model: str, input_tokens: int, output_tokens: int
     ) -> tuple[Limits, Grant] | None:
-        limits = self._limits_of(scope, declared)
+        limits = self._scopes.get(scope)
+        if limits is None or limits.limits != tuple(declared):
+            limits = self._scopes[scope] = self._limits.with_limits(declared, name=scope)
+        self._scopes.move_to_end(scope)
+        if len(self._scopes) > _MAX_SCOPES:
+            self._scopes.popitem(last=False)
         try:
             if not self.outage.may_ask:
                 raise LimitsUnavailableError("the counters do not answer")
@@ -91,12 +96,3 @@ class Rates:
             return None
         self.outage.answer()
         return limits, granted
-
-    def _limits_of(self, scope: str, declared: Sequence[KeyLimit]) -> Limits:
-        limits = self._scopes.get(scope)
-        if limits is None or limits.limits != tuple(declared):
-            limits = self._scopes[scope] = self._limits.with_limits(declared, name=scope)
-        self._scopes.move_to_end(scope)
-        if len(self._scopes) > _MAX_SCOPES:
-            self._scopes.popitem(last=False)
-        return limits

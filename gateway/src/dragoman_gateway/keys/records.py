@@ -81,9 +81,23 @@ class VirtualKey:
     def is_active(self, now: datetime) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
-    def fields_json(self) -> str:
-        """Return the fields that have no column of their own."""
-        fields: dict[str, Any] = {
+    def check(self) -> None:
+        """Raise ConfigurationError for a name, a pattern or an endpoint that no key can have."""
+        for kind, name in (("key", self.name), ("user", self.user), ("team", self.team)):
+            if name is not None:
+                check_name(kind, name)
+        if not all(0 < len(pattern) <= _MAX_PATTERN for pattern in self.models):
+            raise ConfigurationError(
+                f"a pattern of models must have 1 to {_MAX_PATTERN} characters, such as anthropic:*"
+            )
+        for endpoint in self.endpoints:
+            if endpoint not in ENDPOINTS:
+                raise ConfigurationError(
+                    f"the endpoints of a key must be some of {', '.join(ENDPOINTS)}, not {endpoint!r:.40}"
+                )
+
+    def to_row(self) -> dict[str, Any]:
+        others: dict[str, Any] = {  # those that have no column of their own
             "roles": self.roles,
             "permissions": self.permissions,
             "models": self.models,
@@ -91,9 +105,6 @@ class VirtualKey:
             **self.allowance.to_json(),
             "admin": self.admin,
         }
-        return json.dumps({name: value for name, value in fields.items() if value}, sort_keys=True)
-
-    def to_row(self) -> dict[str, Any]:
         return {
             "id": self.id,
             "name": self.name,
@@ -102,7 +113,7 @@ class VirtualKey:
             "old_until": to_microseconds(self.old_until),
             "user_id": self.user,
             "team_id": self.team,
-            "fields_json": self.fields_json(),
+            "fields_json": json.dumps({name: value for name, value in others.items() if value}, sort_keys=True),
             "created_at": to_microseconds(self.created_at),
             "expires_at": to_microseconds(self.expires_at),
             "revoked_at": to_microseconds(self.revoked_at),
@@ -133,40 +144,17 @@ class VirtualKey:
         )
 
 
-def check_name(kind: str, name: str | None) -> str | None:
-    """Return the name of a key, a user or a team.
-
-    Raises ConfigurationError if it has characters that a scope cannot have, and for the address of a user or a team.
-    """
-    if name is not None and not _NAME.fullmatch(name):
+def check_name(kind: str, name: str) -> None:
+    """Raise ConfigurationError for the name of a key, a user or a team that has characters that a scope cannot have,
+    and for the address of a user or a team."""
+    if not _NAME.fullmatch(name):
         raise ConfigurationError(
             f"the name of a {kind} must have 1 to 100 letters, digits and any of _ . @ + -, not {name!r:.60}"
         )
-    if name is not None and "@" in name and kind != "key":
+    if "@" in name and kind != "key":
         raise ConfigurationError(
             f"{name!r} is an address, which every message would carry: name the {kind} by an id that identifies nobody"
         )
-    return name
-
-
-def check_patterns(models: tuple[str, ...]) -> tuple[str, ...]:
-    """Return globs of models. Raises ConfigurationError for an empty or a very long one."""
-    for pattern in models:
-        if not 0 < len(pattern) <= _MAX_PATTERN:
-            raise ConfigurationError(
-                f"a pattern of models must have 1 to {_MAX_PATTERN} characters, such as anthropic:*"
-            )
-    return models
-
-
-def check_endpoints(endpoints: tuple[str, ...]) -> tuple[str, ...]:
-    """Return endpoints. Raises ConfigurationError for an unknown one."""
-    for endpoint in endpoints:
-        if endpoint not in ENDPOINTS:
-            raise ConfigurationError(
-                f"the endpoints of a key must be some of {', '.join(ENDPOINTS)}, not {endpoint!r:.40}"
-            )
-    return endpoints
 
 
 def to_microseconds(at: datetime | None) -> int | None:

@@ -10,7 +10,6 @@ import hashlib
 import hmac
 import re
 import secrets
-from typing import NamedTuple
 
 _ID_BYTES = 8
 _SECRET_BYTES = 32
@@ -19,19 +18,12 @@ _NO_DIGEST = "0" * 64
 """Compared if there is no digest, so that an unknown key takes as long as a known one."""
 
 
-class NewSecret(NamedTuple):
-    """``secret`` is shown once, to the person who made it. ``digest`` is stored."""
-
-    key_id: str
-    secret: str
-    digest: str
-
-
-def new_secret(key_id: str | None = None) -> NewSecret:
-    """Return a secret for a new key, or a further one for the key with that id."""
+def new_secret(key_id: str | None = None) -> tuple[str, str, str]:
+    """Return the id of a new key, or of the one with that id; a new secret, which is shown once to the person who made
+    it; and its digest, which is stored."""
     number = key_id.removeprefix("key_") if key_id else secrets.token_hex(_ID_BYTES)
     secret = f"sk-dragoman-{number}-{secrets.token_urlsafe(_SECRET_BYTES)}"
-    return NewSecret(f"key_{number}", secret, digest(secret))
+    return f"key_{number}", secret, digest(secret)
 
 
 def key_id_of(secret: str) -> str | None:

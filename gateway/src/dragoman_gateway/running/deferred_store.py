@@ -8,16 +8,15 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any
 
 from dragoman import Message, Role
 from dragoman.errors import ConflictError, DragomanError, StoreBusyError, StoreError
-from dragoman.logs import get_logger
 from dragoman.store import Store
 from dragoman_gateway.errors import RETRY_SECONDS, UnavailableError
+from dragoman_gateway.log import logger
 from dragoman_gateway.outage import Outage
-
-logger = get_logger("dragoman.gateway")
 
 SPENDER: ContextVar[Mapping[str, str]] = ContextVar("SPENDER", default={})  # noqa: B039  # it is never changed
 """The caller of the request in whose task a session is stored: ``key`` and ``tag``, which `dragoman cost` groups by."""
@@ -45,13 +44,6 @@ class _Note:
 
     arguments: Mapping[str, Any]
     at: float = field(default_factory=time.monotonic)
-
-
-@dataclass(frozen=True, slots=True)
-class _Noted:
-    """The record that a session needs after it is stored."""
-
-    version: int
 
 
 class DeferredStore:
@@ -115,7 +107,7 @@ class DeferredStore:
         extensions: Mapping[str, Mapping[str, Any]] | None = None,
         tool_ids: object = None,
         **fields: Any,
-    ) -> _Noted:
+    ) -> SimpleNamespace:
         """Queue a request. The ids of its calls are not stored: the client has them."""
         # The messages after the last reply of an earlier request, and the reply to this one.
         replies = [place for place, message in enumerate(messages) if message.role is Role.ASSISTANT]
@@ -139,7 +131,7 @@ class DeferredStore:
         if excess > 0:
             self._drop(excess)
         self._wake.set()
-        return _Noted(1)
+        return SimpleNamespace(version=1)  # what a session needs of its record
 
     def append(self, session_id: str, messages: Sequence[Message] = (), **_: Any) -> int:
         """Refuse: a session of the gateway has one turn."""

@@ -25,7 +25,6 @@ from dragoman import (
 from dragoman.credentials.target import TargetFinder
 from dragoman.errors import ConfigurationError, DragomanError
 from dragoman.limits import Budget, Governor, Limit
-from dragoman.logs import get_logger
 from dragoman.pricing import price_table
 from dragoman.store import Store
 from dragoman.transport import close_idle_connections_async
@@ -33,8 +32,8 @@ from dragoman.transport.retry import retry_within
 from dragoman_gateway.access import ANYONE, Access, Caller, OpenAccess, Prices
 from dragoman_gateway.bodies.repeated import RepeatedParts
 from dragoman_gateway.errors import RETRY_SECONDS, ClientError, EndingError, UnavailableError
-from dragoman_gateway.models.deployments import FallbackQuota
-from dragoman_gateway.models.names import Models
+from dragoman_gateway.log import logger
+from dragoman_gateway.models import FallbackQuota, Models
 from dragoman_gateway.running.board import Board, Status, total
 from dragoman_gateway.running.deferred_store import DeferredStore
 from dragoman_gateway.running.hops import new_mark
@@ -44,8 +43,6 @@ from dragoman_gateway.running.state_keys import state_keys
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.turn.request import RequestResources
 from dragoman_gateway.wires import WIRES
-
-logger = get_logger("dragoman.gateway")
 
 _CHECK_SECONDS = 0.01
 _READ_SECONDS = 30.0
@@ -180,18 +177,16 @@ class Generation:
             bounds = await self.access.limits_for(caller)
             governor = self.access.governor_for(caller, self.prices)
         return RequestResources(
+            settings=self.settings,
             deployments=self.models.resolve(model, caller),
             client_for=partial(self.callers.client_for, bounds=bounds),
             quota=self.quota,
+            prices=self.prices,
             may_ask=self.models.rule_for(model, caller) if caller.models else None,
             governors=() if governor is None else (governor,),
             check=partial(self.access.check, caller, self.prices),
             state_sealer=state_keys(),
             is_bounded=self.is_bounded or (caller is not ANYONE and self.has_budget(bounds, governor)),
-            strict=self.settings.strict,
-            exact_bytes=self.settings.exact_bytes,
-            unknown_history=self.settings.unknown_history,
-            other_wire=self.settings.other_wire,
         )
 
     def has_budget(self, bounds: Sequence[Budget | Limit], governor: Governor | None) -> bool:

@@ -15,11 +15,11 @@ from dragoman.limits import Limits
 from dragoman_gateway.access import Access, Caller, OpenAccess
 from dragoman_gateway.access.owned_ids import OwnedIds, find_made_ids, may_name_ids
 from dragoman_gateway.access.page_rules import PageRules
-from dragoman_gateway.access.spelling import check_spelling
+from dragoman_gateway.access.wire_fields import check_spelling
 from dragoman_gateway.bodies.values import count_values
-from dragoman_gateway.database import Database, DatabaseUnavailableError
+from dragoman_gateway.database import Database
 from dragoman_gateway.database.tables import keys as keys_table
-from dragoman_gateway.errors import DeniedError, UnavailableError
+from dragoman_gateway.errors import DeniedError
 from dragoman_gateway.json import dumps
 from dragoman_gateway.keys.access import KeyAccess, OpenUntilKeys
 from dragoman_gateway.keys.admission import Admission
@@ -33,7 +33,7 @@ from dragoman_gateway.running.shares import Share, Shares
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.stored.background import Background
 from dragoman_gateway.stored.call_state import CallState, ConversationLabels, RequestState
-from dragoman_gateway.stored.recorder import Recorder, StoredJudge
+from dragoman_gateway.stored.recorder import Recorder, judge_stored
 from dragoman_gateway.stored.records import StoredResponse
 from dragoman_gateway.stored.response_store import ExpansionLimit, ResponseStore
 from dragoman_gateway.stored.turn import StoredTurn, is_reference, read_turn, unresolved_items
@@ -55,12 +55,11 @@ class Services:
         keys, responses = settings.keys, settings.responses
         self.database = database = Database(settings.database or _IN_MEMORY)
         self.cache = KeyCache(database, max_age=keys.max_age, max_outage=keys.max_outage)
-        self.alerts: Alerts | None = None
+        alerts = self.alerts = None if settings.alerts is None else Alerts(settings.alerts)
         limits = Limits((), url=keys.counters, name=keys.counters_name, max_wait=keys.max_wait)
-        watch: Watch | None = None
-        if settings.alerts is not None:
-            self.alerts = Alerts(settings.alerts)
-            watch = Watch(settings.alerts.at, lambda scope: self.cache.allowance_of(scope).budgets, self.alerts.send)
+        watch = None
+        if alerts is not None:
+            watch = Watch(alerts.settings.at, lambda scope: self.cache.allowance_of(scope).budgets, alerts.send)
         ledger = Ledger(database, watch=watch)
         self.admission = Admission(
             self.cache,
@@ -69,7 +68,7 @@ class Services:
             output_cap=keys.reserve_output,
             charges_failures=keys.charge_failed,
             concurrency=None if keys.concurrency is None else Concurrency(keys.concurrency),
-            report=None if self.alerts is None else self.alerts.send,
+            report=None if alerts is None else alerts.send,
         )
         self.shares = Shares()
         self.owned = OwnedIds(database, shared=keys.shared_ids)
@@ -161,10 +160,7 @@ class RequestServices:
         is_responses = request.wire.name == "responses"
         if caller.key_id is not None:
             named = await share.work(len(request.body), partial(_find_names, request, services.owned))
-            try:
-                await services.owned.check(caller, named)
-            except DatabaseUnavailableError:
-                raise UnavailableError("ids cannot be checked at the moment: try again", retry_after=5) from None
+            await services.owned.check(caller, named)
         if request.wire.stores_state and services.states is not None:
             self.state = RequestState()
         items = fields.get("input") if is_responses else None
@@ -188,14 +184,13 @@ class RequestServices:
 
     async def load_state(self, caller: Caller) -> bool:
         """Load the state that the request needs. Returns whether it has to be read again."""
-        if self.state is None or self.services.states is None:
-            return False
-        return await self.services.states.load(self.state, caller.owner)
+        state, states = self.state, self.services.states
+        return state is not None and states is not None and await states.load(state, caller.owner)
 
     def recording(self, request: ClientRequest, send: Send) -> Send:
         """Return what the reply goes through on its way to the client."""
         if self.stored is not None and not self.stored.background:
-            send = Recorder(send, self.stored, self.services.responses, self.judge(request)).send
+            send = Recorder(send, self.stored, self.services.responses, self.judge(request))
         if self.state is not None:
             send = self._storing(self.state, request.caller, send)
         return send if request.caller.key_id is None else self._noting_ids(request.caller, send)
@@ -206,8 +201,8 @@ class RequestServices:
         if config.policy is None:
             return None
         extensions = policy_extensions(config.extensions, request.caller, request.request_id, request.headers)
-        stored_judge = StoredJudge(config.policy, extensions)
-        return lambda stored: stored_judge.response(stored, request.record.asked or request.record.model)
+        policy, record = config.policy, request.record
+        return lambda stored: judge_stored(stored, policy, extensions, record.asked or record.model)
 
     def _storing(self, state: RequestState, caller: Caller, send: Send) -> Send:
         """Return what stores the state that the reply added before its bytes are sent."""
@@ -229,10 +224,7 @@ class RequestServices:
             made = find_made_ids(message["body"], threads=threads, items=items)
             if new := {each: kind for each, kind in made.items() if each not in self._made}:
                 self._made |= new.keys()
-                try:
-                    await self.services.owned.record(caller, new)
-                except DatabaseUnavailableError:
-                    self.services.owned.dropped += len(new)
+                await self.services.owned.record(caller, new)
             await send(message)
 
         may_name = partial(may_name_ids, threads=threads, items=items) if threads or items else may_name_ids

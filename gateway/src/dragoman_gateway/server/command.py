@@ -10,7 +10,7 @@ import uvicorn
 
 from dragoman import ConfigurationError, get_adapter
 from dragoman_gateway.configuration import MODEL_VARIABLE, read_settings
-from dragoman_gateway.models.deployments import check_key_variables
+from dragoman_gateway.models import check_key_variables
 from dragoman_gateway.running.hops import share_mark
 from dragoman_gateway.running.services import requires_keys
 from dragoman_gateway.running.state_keys import VARIABLE, new_state_key, read_state_keys
@@ -59,7 +59,11 @@ def serve(
         typer.echo(f"Dragoman gateway: http://{f'[{host}]' if ':' in str(host) else host}:{port}", err=True)
         if not os.environ.get(VARIABLE):
             os.environ[VARIABLE] = new_state_key()  # all workers need the same
-        run(settings, listener)
+        if settings.workers == 1:
+            work(listener)
+        else:
+            share_mark()
+            Workers(settings.workers, work, listener).run()
 
 
 def use_cassettes(record: Path | None, replay: Path | None) -> None:
@@ -73,25 +77,10 @@ def use_cassettes(record: Path | None, replay: Path | None) -> None:
         os.environ[REPLAY_VARIABLE] = str(replay.resolve())
 
 
-def run(settings: GatewaySettings, listener: socket.socket) -> None:
-    """Serve until a signal ends it."""
-    if settings.workers == 1:
-        work(listener)
-    else:
-        share_mark()
-        Workers(settings.workers, work, listener).run()
-
-
 def work(listener: socket.socket) -> None:
     """Answer the requests that arrive at the socket, in this process."""
-    config, settings = server_config(), read_settings()
-    configure_logs(settings.log_level, settings.log_format)  # after uvicorn has configured its own
-    Server(config, head_seconds=settings.body_seconds, max_connections=settings.max_connections).run(sockets=[listener])
-
-
-def server_config() -> uvicorn.Config:
-    """Return uvicorn's settings."""
-    return uvicorn.Config(
+    settings = read_settings()
+    config = uvicorn.Config(
         APPLICATION,
         http=Protocol,
         loop="auto",
@@ -106,6 +95,8 @@ def server_config() -> uvicorn.Config:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=_END_SECONDS,
     )
+    configure_logs(settings.log_level, settings.log_format)  # after uvicorn has configured its own
+    Server(config, head_seconds=settings.body_seconds, max_connections=settings.max_connections).run(sockets=[listener])
 
 
 def check_address(settings: GatewaySettings, *, has_keys: bool) -> None:

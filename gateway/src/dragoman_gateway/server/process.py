@@ -16,11 +16,9 @@ from typing import Any
 
 import uvicorn
 
-from dragoman.logs import get_logger
+from dragoman_gateway.log import logger
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.server.protocol import Connections
-
-logger = get_logger("dragoman.gateway")
 
 _YOUNG_OBJECTS, _YOUNG_SEARCHES, _NEVER = 10_000, 2, 2**31 - 1
 """New objects between two searches for cycles, and such searches between two among what outlived one. A search stops

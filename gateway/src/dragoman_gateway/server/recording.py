@@ -15,7 +15,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman import AsyncClient, DragomanError
 from dragoman.errors import ConfigurationError
-from dragoman.logs import get_logger
 from dragoman.testing import CassetteMissError
 from dragoman.testing.cassettes.file import RecordedResponse
 from dragoman.testing.cassettes.folder import CassetteReader, CassetteWriter
@@ -24,12 +23,11 @@ from dragoman_gateway.bodies.inflate import inflate
 from dragoman_gateway.bodies.read import read_body, read_headers
 from dragoman_gateway.endpoints.pages import error_page
 from dragoman_gateway.errors import ClientError, DeniedError
+from dragoman_gateway.log import logger
 from dragoman_gateway.running.services import page_rules
 from dragoman_gateway.running.shares import Shares
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.wires import wire_of_path
-
-logger = get_logger("dragoman.gateway")
 
 RECORD_VARIABLE = "DRAGOMAN_GATEWAY_RECORD"
 REPLAY_VARIABLE = "DRAGOMAN_GATEWAY_REPLAY"

@@ -13,10 +13,8 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from types import FrameType
 
-from dragoman.logs import get_logger
+from dragoman_gateway.log import logger
 from dragoman_gateway.running.board import VARIABLE, Board, Status, total
-
-logger = get_logger("dragoman.gateway")
 
 _CHECK_SECONDS = 0.5
 _READY_SECONDS = 0.05
@@ -63,8 +61,12 @@ class Workers:
             self._processes = [self._start() for _ in range(self._number)]
             while not self._ends.wait(_CHECK_SECONDS):
                 self._replace_dead()
-                if self._differ():
-                    self._reloads.set()
+                # A worker that was started later may have read another configuration than the others.
+                if self._compare_at is not None and time.monotonic() >= self._compare_at:
+                    self._compare_at = None
+                    others = total([Status.model_validate(each) for each in self._board.others()])
+                    if len(set(others.workers.values())) > 1:
+                        self._reloads.set()
                 while self._reloads.is_set() and not self._ends.is_set():
                     self._reloads.clear()
                     self._reload()
@@ -95,14 +97,6 @@ class Workers:
                 self._board.retire(worker, counted.model_dump(mode="json"))
                 self._processes[index] = self._start()
                 self._compare_at = time.monotonic() + _SETTLE_SECONDS
-
-    def _differ(self) -> bool:
-        """Whether a worker that was started later has read another configuration than the others."""
-        if self._compare_at is None or time.monotonic() < self._compare_at:
-            return False
-        self._compare_at = None
-        versions = total([Status.model_validate(each) for each in self._board.others()]).workers.values()
-        return len(set(versions)) > 1
 
     def _reload(self) -> None:
         """Let all workers read the configuration, and then take it, if each has read the same."""

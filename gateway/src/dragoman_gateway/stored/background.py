@@ -5,22 +5,22 @@ import json
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.types import Message, Receive, Send
 
-from dragoman.errors import LimitReachedError, OverloadedError
-from dragoman.logs import get_logger
+from dragoman.errors import LimitReachedError
 from dragoman.transport.retry import retry_within
 from dragoman_gateway.database import DatabaseUnavailableError
+from dragoman_gateway.errors import overloaded
+from dragoman_gateway.log import logger
 from dragoman_gateway.stored.recorder import ENDS, ResponseEvent, read_event
 from dragoman_gateway.stored.records import StoredResponse
 from dragoman_gateway.stored.response_store import ResponseStore
 from dragoman_gateway.stored.turn import REPEATED, StoredTurn
 from dragoman_gateway.turn.replies import WholeFrames, split_events
 from dragoman_gateway.wires import RESPONSES
-
-logger = get_logger("dragoman.gateway")
 
 Answer = Callable[[Receive, Send], Awaitable[None]]
 """Answers the request of a turn, as if a client were waiting."""
@@ -35,19 +35,18 @@ _CREATED = "response.created"
 _RETRY_AFTER = 5.0
 
 
+@dataclass(eq=False)
 class Background:
-    """The background responses of one replica. ``max_runs`` is how many may run at the same time, ``share`` the part of
-    them that one key may run, and ``ping_seconds`` the silence after which a client that follows one gets a keep-alive.
-    """
+    """The background responses of one replica."""
 
-    def __init__(
-        self, store: ResponseStore, *, max_runs: int = 1_000, share: float = 1.0, ping_seconds: float = 10.0
-    ) -> None:
-        self._store = store
-        self._max_runs = max_runs
-        self._share = share
-        self._ping_seconds = ping_seconds
-        self._runs: dict[str, _Run] = {}
+    store: ResponseStore
+    max_runs: int
+    """How many may run at the same time."""
+    share: float
+    """The part of them that one key may run."""
+    ping_seconds: float
+    """The silence after which a client that follows one gets a keep-alive."""
+    _runs: "dict[str, _Run]" = field(default_factory=dict, init=False)
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -60,10 +59,10 @@ class Background:
     ) -> StoredResponse:
         """Store the response of a turn as queued, as ``judge`` leaves it, and run it. Raises OverloadedError if that is
         not possible now, LimitReachedError if the key has no more room, and PolicyDeniedError."""
-        if len(self._runs) >= self._max_runs:
-            raise OverloadedError("too many responses run in the background", status=503, retry_after=_RETRY_AFTER)
-        own = sum(run.owner == turn.owner for run in self._runs.values()) if turn.owner else 0
-        if own >= max(1, int(self._max_runs * self._share)):
+        if len(self._runs) >= self.max_runs:
+            raise overloaded("too many responses run in the background")
+        own = sum(run.stored.owner == turn.owner for run in self._runs.values()) if turn.owner else 0
+        if own >= max(1, int(self.max_runs * self.share)):
             raise LimitReachedError(
                 f"{own} responses of this key run in the background: try again when one has ended",
                 status=429,
@@ -73,12 +72,10 @@ class Background:
         if judge is not None:
             stored = await judge(stored)
         try:
-            await self._store.begin(stored)
+            await self.store.begin(stored)
         except DatabaseUnavailableError:
-            raise OverloadedError(
-                "background responses cannot be stored at the moment", status=503, retry_after=_RETRY_AFTER
-            ) from None
-        run = self._runs[stored.id] = _Run(stored, self._store, answer, judged=judge is not None)
+            raise overloaded("background responses cannot be stored at the moment") from None
+        run = self._runs[stored.id] = _Run(stored, self.store, answer, judged=judge is not None)
         run.task.add_done_callback(lambda _: self._runs.pop(stored.id, None))
         return stored
 
@@ -86,18 +83,18 @@ class Background:
         """Yield the events of a streamed response after a number, those that are still to come included."""
         run = self._runs.get(stored.id)
         if run is not None:
-            async for frame in run.follow(after, self._ping_seconds):
+            async for frame in run.follow(after, self.ping_seconds):
                 yield frame
             return
         silent = 0.0
         while True:
-            current = await self._store.find(stored.id, stored.owner)
-            for number, frame in await self._store.events(stored.id, after):
+            current = await self.store.find(stored.id, stored.owner)
+            for number, frame in await self.store.events(stored.id, after):
                 after, silent = number, 0.0
                 yield frame
             if current is None or not current.is_open:  # it was read before the events: they are complete
                 return
-            if silent >= self._ping_seconds:
+            if silent >= self.ping_seconds:
                 silent = 0.0
                 yield RESPONSES.ping
             await asyncio.sleep(_POLL_SECONDS)
@@ -105,20 +102,18 @@ class Background:
 
     async def cancel(self, stored: StoredResponse) -> StoredResponse | None:
         """Cancel a response, here or on another replica, and return it as it is now."""
-        cancelled = await self._store.cancel(stored)
+        cancelled = await self.store.cancel(stored)
         run = self._runs.get(stored.id)
         if run is not None:
             run.task.cancel()
         return cancelled
 
-    async def close(self, seconds: float = 0.0) -> None:
-        """Wait for the responses that run, and end those that take longer as failed."""
-        tasks = [run.task for run in self._runs.values()]
-        if tasks and seconds > 0:
-            await asyncio.wait(tasks, timeout=seconds)
-        for run in list(self._runs.values()):
+    async def close(self) -> None:
+        """End the responses that run as failed."""
+        runs = list(self._runs.values())
+        for run in runs:
             run.stop()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(run.task for run in runs), return_exceptions=True)
 
 
 class _Run:
@@ -126,7 +121,7 @@ class _Run:
 
     def __init__(self, stored: StoredResponse, store: ResponseStore, answer: Answer, *, judged: bool) -> None:
         """``judged``: what the response repeats of the request is as a policy left it."""
-        self._stored = stored
+        self.stored = stored
         self._repeated: frozenset[str] = frozenset(REPEATED) if judged else frozenset()
         self._store = store
         self._answer = answer
@@ -144,10 +139,6 @@ class _Run:
         if stored.streamed:  # the client has its id before the model begins, which may take minutes
             self._add(ResponseEvent({"type": _CREATED, "sequence_number": 0, "response": stored.response}))
         self.task = asyncio.create_task(self._run())
-
-    @property
-    def owner(self) -> str:
-        return self._stored.owner
 
     def stop(self) -> None:
         """End the run as failed, because the gateway stops."""
@@ -173,10 +164,10 @@ class _Run:
         tending = asyncio.create_task(self._tend())
         retry_within(math.inf)  # the client has the head
         try:
-            await self._store.update(self._stored.id, {**self._stored.response, "status": "in_progress"})
-            await self._answer(_never, self._send)
+            await self._store.update(self.stored.id, {**self.stored.response, "status": "in_progress"})
+            await self._answer(asyncio.get_running_loop().create_future, self._send)  # no client could leave
         except asyncio.CancelledError:
-            logger.debug("the background response %s is cancelled", self._stored.id)
+            logger.debug("the background response %s is cancelled", self.stored.id)
         except Exception as error:
             logger.error("a background response failed", exc_info=error)
         finally:
@@ -214,7 +205,7 @@ class _Run:
 
     def _own_fields(self) -> dict[str, Any]:
         """Return the fields that the client knows already, and those that the model did not get."""
-        response = self._stored.response
+        response = self.stored.response
         own = ("id", "created_at", "background", "store", "previous_response_id")
         return {name: response[name] for name in (*own, *(self._repeated & response.keys()))}
 
@@ -231,16 +222,16 @@ class _Run:
         error = body.get("error") if isinstance(body, dict) else None
         code = str(error.get("code") or "server_error") if isinstance(error, dict) else "server_error"
         message = str(error.get("message")) if isinstance(error, dict) else self._failure
-        return {**self._stored.response, "status": "failed", "error": {"code": code, "message": message}}
+        return {**self.stored.response, "status": "failed", "error": {"code": code, "message": message}}
 
     async def _end(self) -> None:
         response = self._whole_response()
-        if self._final is None and self._stored.streamed:
+        if self._final is None and self.stored.streamed:
             self._add(ResponseEvent({"type": "response.failed", "response": response}))
         for attempt in range(_STORE_TRIES):
             try:
                 await self._keep_events()
-                await self._store.update(self._stored.id, response)
+                await self._store.update(self.stored.id, response)
                 break
             except DatabaseUnavailableError as error:
                 logger.debug("the end of a background response waits to be stored: %s", error)
@@ -260,21 +251,15 @@ class _Run:
                 await self._keep_events()
                 if since >= _RENEW_SECONDS:
                     since = 0.0
-                    if not await self._store.renew(self._stored.id):
+                    if not await self._store.renew(self.stored.id):
                         self.task.cancel()
                         return
             except DatabaseUnavailableError as error:
                 logger.debug("events of a background response wait to be stored: %s", error)
 
     async def _keep_events(self) -> None:
-        if not self._stored.streamed:
+        if not self.stored.streamed:
             return
         new = self._events[self._kept :]
-        await self._store.append_events(self._stored.id, new)
+        await self._store.append_events(self.stored.id, new)
         self._kept += len(new)
-
-
-async def _never() -> Message:
-    """Wait forever: there is no client that could leave."""
-    await asyncio.Event().wait()
-    raise AssertionError("unreachable")

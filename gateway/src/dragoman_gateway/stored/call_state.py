@@ -9,21 +9,19 @@ Labels are kept by tool call, and by the content of each block. Never by a prefi
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from sqlalchemy import Connection, select, update
 
-from dragoman.logs import get_logger
 from dragoman.sql import insert_into
 from dragoman_gateway.database import Database, DatabaseUnavailableError, Lane
 from dragoman_gateway.database.tables import call_state
 from dragoman_gateway.errors import UnavailableError
 from dragoman_gateway.keys.records import to_microseconds
+from dragoman_gateway.log import logger
 from dragoman_gateway.turn.recall import ALL
-
-logger = get_logger("dragoman.gateway")
 
 
 class RequestState:
@@ -48,16 +46,9 @@ class RequestState:
 class CallState:
     """State in the gateway's database, for all replicas. ``lifetime`` is how long it is kept after it was written."""
 
-    def __init__(
-        self,
-        database: Database,
-        *,
-        lifetime: timedelta = timedelta(days=1),
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
+    def __init__(self, database: Database, *, lifetime: timedelta) -> None:
         self._database = database
         self._lifetime = lifetime
-        self._clock = clock
         self.dropped = 0
         """States that are not stored, because the database did not answer."""
 
@@ -68,7 +59,7 @@ class CallState:
         if not wanted:
             return False
         try:
-            found = await _read_rows(self._database, wanted, self._clock())
+            found = await _read_rows(self._database, wanted)
         except DatabaseUnavailableError as error:  # the adapter reports the loss
             logger.debug("state of tool calls cannot be read: %s", error)
             return False
@@ -79,7 +70,7 @@ class CallState:
         """Store what a reply added. A failure is only counted, because the reply matters more than its state."""
         if not state.written:
             return
-        until = to_microseconds(self._clock() + self._lifetime)
+        until = to_microseconds(datetime.now(UTC) + self._lifetime)
         rows = [
             {"key": _row_key(owner, key), "state": each, "expires_at": until} for key, each in state.written.items()
         ]
@@ -101,11 +92,11 @@ def _row_key(owner: str, key: str) -> str:
     return hashlib.sha256(f"{owner}\n{key}".encode()).hexdigest()
 
 
-async def _read_rows(database: Database, wanted: Mapping[str, str], now: datetime) -> dict[str, bytes]:
+async def _read_rows(database: Database, wanted: Mapping[str, str]) -> dict[str, bytes]:
     """Return what is kept in some rows, by the names that ``wanted`` has for their keys. Raises
     DatabaseUnavailableError."""
     query = select(call_state.c.key, call_state.c.state).where(
-        call_state.c.key.in_(list(wanted)), call_state.c.expires_at > to_microseconds(now)
+        call_state.c.key.in_(list(wanted)), call_state.c.expires_at > to_microseconds(datetime.now(UTC))
     )
     rows = await database.read(lambda connection: connection.execute(query).all(), Lane.RESPONSES)
     return {wanted[row.key]: bytes(row.state) for row in rows}
@@ -130,7 +121,7 @@ class ConversationLabels:
         """Return the labels of the keys that are known; some have none."""
         wanted = {_row_key(owner, f"{_LABELS}{key}"): key for key in keys}
         try:
-            found = await _read_rows(self._database, wanted, datetime.now(UTC))
+            found = await _read_rows(self._database, wanted)
         except DatabaseUnavailableError:
             raise _unavailable() from None
         return {key: _read(state) for key, state in found.items()}

@@ -5,16 +5,16 @@ Only content that a policy has judged is stored: a word that a plugin removes is
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette import types
 
 from dragoman import Message
 from dragoman.blocks import TextBlock
-from dragoman.logs import get_logger
 from dragoman.policy import Extensions, Hook, Pipeline, PolicyDeniedError
 from dragoman.policy.extensions import LLMExtension
+from dragoman_gateway.log import logger
 from dragoman_gateway.stored.records import StoredResponse, is_id
 from dragoman_gateway.stored.response_store import ResponseStore
 from dragoman_gateway.stored.turn import StoredTurn
@@ -26,37 +26,25 @@ _LONGEST_WORD = 2_000
 """Characters. A longer text without any space is data, such as a picture."""
 
 
-class StoredJudge:
-    """Judges JSON for storage, as the input of a model. Parts that a policy has judged before stay as they are."""
+async def judge_stored(stored: StoredResponse, policy: Pipeline, extensions: Extensions, model: str) -> StoredResponse:
+    """Return the response as it may be stored: with its texts as the plugins leave them, as the input of a model. Parts
+    that a policy has judged before stay as they are. ``extensions`` are those of the request, and ``model`` is the one
+    that was asked for it.
 
-    def __init__(self, policy: Pipeline, extensions: Extensions) -> None:
-        """``extensions`` are those of the request."""
-        self._policy = policy
-        self._extensions = extensions
-
-    async def judge(self, value: Any, model: str) -> Any:
-        """Return a copy with its texts as the plugins leave them. ``model`` is the one that was asked for them.
-
-        Raises PolicyDeniedError."""
-        texts = list(dict.fromkeys(text for text in _texts(value) if text.strip()))
-        if not texts or not self._policy.has_plugins(Hook.LLM_INPUT):
-            return value
-        message = Message.user([TextBlock(text=text) for text in texts])
-        extensions = self._extensions.model_copy(update={"llm": LLMExtension(model_id=model)})
-        found = (await self._policy.run_async(Hook.LLM_INPUT, message, extensions)).message.content
-        if len(found) != len(texts) or not all(isinstance(block, TextBlock) for block in found):
-            raise PolicyDeniedError(Hook.LLM_INPUT, "the gateway", "cannot_change", "a plugin took a part out")
-        changed = {
-            text: block.text
-            for text, block in zip(texts, found, strict=True)
-            if isinstance(block, TextBlock) and block.text != text
-        }
-        return _replaced(value, changed) if changed else value
-
-    async def response(self, stored: StoredResponse, model: str) -> StoredResponse:
-        """Return the response as it may be stored. Raises PolicyDeniedError."""
-        judged = await self.judge({"input": list(stored.input), "response": stored.response}, model)
-        return replace(stored, input=judged["input"], response=judged["response"])
+    Raises PolicyDeniedError."""
+    value: dict[str, Any] = {"input": list(stored.input), "response": stored.response}
+    texts = list(dict.fromkeys(text for text in _texts(value) if text.strip()))
+    if not texts or not policy.has_plugins(Hook.LLM_INPUT):
+        return stored
+    message = Message.user([TextBlock(text=text) for text in texts])
+    extensions = extensions.model_copy(update={"llm": LLMExtension(model_id=model)})
+    found = (await policy.run_async(Hook.LLM_INPUT, message, extensions)).message.content
+    blocks = [block for block in found if isinstance(block, TextBlock)]
+    if len(blocks) != len(texts) or len(found) != len(texts):
+        raise PolicyDeniedError(Hook.LLM_INPUT, "the gateway", "cannot_change", "a plugin took a part out")
+    changed = {text: block.text for text, block in zip(texts, blocks, strict=True) if block.text != text}
+    judged = _replaced(value, changed) if changed else value
+    return replace(stored, input=judged["input"], response=judged["response"])
 
 
 def _texts(value: Any, name: str = "") -> Iterator[str]:
@@ -125,8 +113,6 @@ def read_event(frame: bytes) -> ResponseEvent | None:
     return ResponseEvent(value) if isinstance(value, dict) else None
 
 
-logger = get_logger("dragoman.gateway")
-
 _WITH_RESPONSE = b'"response"'
 """Only a few frames of a stream contain it; the others pass without being parsed."""
 
@@ -134,30 +120,23 @@ _DEFAULTS = {"previous_response_id": None, "store": True, "background": False}
 """The values of these fields in a response that lacks them."""
 
 
+@dataclass(eq=False)
 class Recorder:
     """Passes the answer to a request on to the client. Bytes stay unchanged, unless the response has to repeat what
-    only the gateway knows.
+    only the gateway knows. ``judge`` returns what is stored of a response, or raises PolicyDeniedError.
     """
 
-    def __init__(
-        self,
-        send: types.Send,
-        turn: StoredTurn,
-        store: ResponseStore,
-        judge: Callable[[StoredResponse], Awaitable[StoredResponse]] | None = None,
-    ) -> None:
-        """``judge`` returns what is stored of a response. Raises PolicyDeniedError for one that is not stored."""
-        self._send = send
-        self._turn = turn
-        self._store = store
-        self._judge = judge
-        self._start: types.Message | None = None
-        self._streams = False
-        self._succeeded = False
-        self._frames = WholeFrames(RESPONSES.event_ends)
-        self._body: list[bytes] = []
+    send: types.Send
+    turn: StoredTurn
+    store: ResponseStore
+    judge: Callable[[StoredResponse], Awaitable[StoredResponse]] | None = None
+    _start: types.Message | None = field(default=None, init=False)
+    _streams: bool = field(default=False, init=False)
+    _succeeded: bool = field(default=False, init=False)
+    _frames: WholeFrames = field(default_factory=lambda: WholeFrames(RESPONSES.event_ends), init=False)
+    _body: list[bytes] = field(default_factory=list, init=False)
 
-    async def send(self, message: types.Message) -> None:
+    async def __call__(self, message: types.Message) -> None:
         if message["type"] == "http.response.start":
             headers = dict(message["headers"])
             self._succeeded = message["status"] == 200
@@ -165,9 +144,9 @@ class Recorder:
             if self._succeeded and not self._streams:
                 self._start = message  # the length of the body may change
             else:
-                await self._send(message)
+                await self.send(message)
         elif not self._succeeded or message["type"] != "http.response.body":
-            await self._send(message)
+            await self.send(message)
         elif self._streams:
             await self._pass_stream(message)
         else:
@@ -187,7 +166,7 @@ class Recorder:
         if not more:
             passed.append(self._frames.finish())
         if passed or not more:
-            await self._send({**message, "body": b"".join(passed)})
+            await self.send({**message, "body": b"".join(passed)})
 
     async def _pass_whole(self, message: types.Message) -> None:
         self._body.append(message.get("body", b""))
@@ -206,18 +185,18 @@ class Recorder:
         start, self._start = self._start, None
         assert start is not None
         headers = [(name, value) for name, value in start["headers"] if name != b"content-length"]
-        await self._send({**start, "headers": [*headers, (b"content-length", str(len(body)).encode())]})
-        await self._send({**message, "body": body})
+        await self.send({**start, "headers": [*headers, (b"content-length", str(len(body)).encode())]})
+        await self.send({**message, "body": body})
 
     def _changes(self, response: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of the response that differ from what the gateway knows."""
-        return {name: value for name, value in self._turn.echo.items() if response.get(name, _DEFAULTS[name]) != value}
+        return {name: value for name, value in self.turn.echo.items() if response.get(name, _DEFAULTS[name]) != value}
 
     async def _save(self, response: dict[str, Any]) -> None:
-        if not (self._turn.store and is_id(response.get("id"))):
+        if not (self.turn.store and is_id(response.get("id"))):
             return
-        stored = self._turn.to_stored(response)
+        stored = self.turn.to_stored(response)
         try:
-            await self._store.save(stored if self._judge is None else await self._judge(stored))
+            await self.store.save(stored if self.judge is None else await self.judge(stored))
         except PolicyDeniedError as denial:
             logger.warning("the response %.80s is not stored: %s", stored.id, denial.code)

@@ -9,8 +9,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
-from dragoman.logs import get_logger
 from dragoman_gateway.json import loads
+from dragoman_gateway.log import logger
 
 OPEN = ("queued", "in_progress")
 """The statuses of a response that is not finished."""
@@ -113,23 +113,17 @@ def with_own_ids(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _to_list(items: Sequence[Any], place: str) -> list[dict[str, Any]]:
-    return [_to_listed(item, f"{place}/{number}") for number, item in enumerate(items) if isinstance(item, dict)]
-
-
-def _to_listed(item: dict[str, Any], place: str) -> dict[str, Any]:
-    kind = str(item.get("type") or "message")
-    digest = hashlib.sha256(place.encode()).hexdigest()[:32]
-    listed = {"id": f"{_PREFIXES.get(kind, 'item')}_{digest}", **item, "type": kind}
-    if kind == "message" and isinstance(text := item.get("content"), str):
-        said = item.get("role") == "assistant"
-        part = (
-            {"type": "output_text", "text": text, "annotations": []} if said else {"type": "input_text", "text": text}
-        )
-        listed["content"] = [part]
-    return listed
-
-
-logger = get_logger("dragoman.gateway")
+    found = []
+    for number, item in enumerate(items):
+        if isinstance(item, dict):
+            kind = str(item.get("type") or "message")
+            digest = hashlib.sha256(f"{place}/{number}".encode()).hexdigest()[:32]
+            listed = {"id": f"{_PREFIXES.get(kind, 'item')}_{digest}", **item, "type": kind}
+            if kind == "message" and isinstance(text := item.get("content"), str):
+                said = {"type": "output_text", "text": text, "annotations": []}
+                listed["content"] = [said if item.get("role") == "assistant" else {"type": "input_text", "text": text}]
+            found.append(listed)
+    return found
 
 
 class LateResponses:

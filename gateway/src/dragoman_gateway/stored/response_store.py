@@ -4,14 +4,13 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from sqlalchemy import ColumnElement, Connection, delete, func, select, update
 
-from dragoman.logs import get_logger
 from dragoman.sql import insert_into
 from dragoman_gateway.bodies.values import check_values
 from dragoman_gateway.database import (
@@ -20,17 +19,16 @@ from dragoman_gateway.database import (
     DatabaseRejectedError,
     DatabaseUnavailableError,
     Lane,
+    Result,
     retry_for,
 )
 from dragoman_gateway.database.grouping import Grouping
 from dragoman_gateway.database.tables import call_state, owners, response_events, response_items, responses
 from dragoman_gateway.errors import BodyTooLargeError
 from dragoman_gateway.keys.records import to_microseconds
+from dragoman_gateway.log import logger
 from dragoman_gateway.stored.records import OPEN, BrokenChainError, LateResponses, StoredResponse, is_id
 
-logger = get_logger("dragoman.gateway")
-
-Result = TypeVar("Result")
 Value = TypeVar("Value")
 
 _MAX_CHAIN = 1_000
@@ -62,33 +60,28 @@ class ExpansionLimit:
 _ROOM = ExpansionLimit()
 
 
+@dataclass(eq=False)
 class ResponseStore:
-    """``lifetime`` is how long a response is kept after it was made or continued. ``max_late`` is how many wait in
-    memory for a database that does not answer. ``others_are_late``: whether other processes have such ones, whose ids
-    this one cannot know; ``show`` tells them that this one has.
-    """
+    """Stores responses, and keeps those in memory that wait for a database that does not answer."""
 
-    def __init__(
-        self,
-        database: Database,
-        *,
-        lifetime: timedelta = timedelta(days=30),
-        max_late: int = 10_000,
-        others_are_late: Callable[[], bool] = lambda: False,
-        show: Callable[[], None] = lambda: None,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._database = database
-        self._others_are_late = others_are_late
-        self._show = show
-        self._lifetime = lifetime
-        self._clock = clock
-        self._clean_at = clock()
-        self._reading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """Held while texts of an owner are read: the other threads of the database are left to other owners."""
+    database: Database
+    lifetime: timedelta = timedelta(days=30)
+    """How long a response is kept after it was made or continued."""
+    max_late: int = 10_000
+    """The most responses that wait."""
+    others_are_late: Callable[[], bool] = lambda: False
+    """Whether other processes have such ones, whose ids this one cannot know."""
+    show: Callable[[], None] = lambda: None
+    """Tells them that this one has."""
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    _reading: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary, init=False)
+    """Held while texts of an owner are read: the other threads of the database are left to other owners."""
+    _late_task: "asyncio.Task[None] | None" = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._clean_at = self.clock()
         self._saving: Grouping[StoredResponse, Any, None] = Grouping(self._save_all, parallel=_PARALLEL)
-        self.late = LateResponses(max_late)
-        self._late_task: asyncio.Task[None] | None = None
+        self.late = LateResponses(self.max_late)
 
     @property
     def dropped(self) -> int:
@@ -105,7 +98,7 @@ class ResponseStore:
             logger.debug("a response waits to be stored: %s", error)
             self.late.add(stored)
             if len(self.late) == 1:
-                self._show()
+                self.show()
             if self._late_task is None or self._late_task.done():
                 self._late_task = asyncio.create_task(self._save_late())
             return False
@@ -144,7 +137,7 @@ class ResponseStore:
 
     def _check_known(self) -> None:
         """Raise DatabaseUnavailableError if a response that is not found may be one that is not stored yet."""
-        if self._others_are_late() or self._database.outage.was_away(_UNSURE_SECONDS):
+        if self.others_are_late() or self.database.outage.was_away(_UNSURE_SECONDS):
             raise DatabaseUnavailableError("the response may not be stored yet")
 
     async def begin(self, stored: StoredResponse) -> None:
@@ -159,16 +152,16 @@ class ResponseStore:
         """
         if (late := self.late.find(response_id, owner)) is not None:
             return late
-        row = await self._read(lambda connection: self._find(connection, response_id, owner))
+        row = await self._find(response_id, owner)
         if row is None:
             self._check_known()
             return None
         found = StoredResponse.from_row(row)
-        lost_at = to_microseconds(self._clock() - _LOST_AFTER) or 0
+        lost_at = to_microseconds(self.clock() - _LOST_AFTER) or 0
         if not found.background or not found.is_open or row["alive_at"] >= lost_at:
             return found
         await self.update(found.id, {**found.response, "status": "failed", "error": _LOST})
-        row = await self._read(lambda connection: self._find(connection, response_id, owner))
+        row = await self._find(response_id, owner)
         return None if row is None else StoredResponse.from_row(row)
 
     async def history(self, response_id: str, owner: str, room: ExpansionLimit = _ROOM) -> list[StoredResponse] | None:
@@ -233,10 +226,10 @@ class ResponseStore:
         return late | found
 
     async def _read(self, work: Callable[[Connection], Result]) -> Result:
-        return await self._database.read(work, Lane.RESPONSES)
+        return await self.database.read(work, Lane.RESPONSES)
 
     async def _write(self, work: Callable[[Connection], Result]) -> Result:
-        return await self._database.write(work, Lane.RESPONSES)
+        return await self.database.write(work, Lane.RESPONSES)
 
     def _alone(self, owner: str) -> asyncio.Lock:
         return self._reading.setdefault(owner, asyncio.Lock())
@@ -248,7 +241,7 @@ class ResponseStore:
         values = {
             "status": str(response.get("status")),
             "response_json": json.dumps(response),
-            "alive_at": to_microseconds(self._clock()),
+            "alive_at": to_microseconds(self.clock()),
         }
 
         def work(connection: Connection) -> bool:
@@ -262,7 +255,7 @@ class ResponseStore:
 
     async def renew(self, response_id: str) -> bool:
         """Note that a background response still runs. Returns False if it was cancelled or deleted."""
-        statement = update(responses).where(_is_open(response_id)).values(alive_at=to_microseconds(self._clock()))
+        statement = update(responses).where(_is_open(response_id)).values(alive_at=to_microseconds(self.clock()))
         return await self._write(lambda connection: bool(connection.execute(statement).rowcount))
 
     async def cancel(self, stored: StoredResponse) -> StoredResponse | None:
@@ -307,7 +300,7 @@ class ResponseStore:
 
     async def clean(self) -> int:
         """Delete some of what has expired, and return the number of rows."""
-        now = to_microseconds(self._clock())
+        now = to_microseconds(self.clock())
 
         def work(connection: Connection) -> int:
             expired = select(responses.c.id).where(responses.c.expires_at <= now).limit(_CLEAN_AT_ONCE)
@@ -325,17 +318,17 @@ class ResponseStore:
         return await self._write(work)
 
     async def _clean_sometimes(self) -> None:
-        if self._clock() >= self._clean_at:
-            self._clean_at = self._clock() + _CLEAN_EVERY
+        if self.clock() >= self._clean_at:
+            self._clean_at = self.clock() + _CLEAN_EVERY
             try:
                 await self.clean()
             except DatabaseUnavailableError:
                 logger.debug("expired responses stay for another minute")
 
     async def _save_all(self, stored: Sequence[StoredResponse], _: Sequence[Any]) -> Sequence[None]:
-        now = self._clock()
-        created, until = to_microseconds(now), to_microseconds(now + self._lifetime)
-        leash = to_microseconds(now + self._lifetime - self._lifetime / _LEASH) or 0
+        now = self.clock()
+        created, until = to_microseconds(now), to_microseconds(now + self.lifetime)
+        leash = to_microseconds(now + self.lifetime - self.lifetime / _LEASH) or 0
 
         def work(connection: Connection) -> None:
             # An id that exists is never overwritten: it may be another key's.
@@ -359,10 +352,9 @@ class ResponseStore:
         await self._write(work)
         return [None] * len(stored)
 
-    def _find(self, connection: Connection, response_id: str, owner: str) -> dict[str, Any] | None:
+    async def _find(self, response_id: str, owner: str) -> Mapping[Any, Any] | None:
         query = select(responses).where(responses.c.id == response_id, self._is_readable(owner))
-        row = connection.execute(query).mappings().first()
-        return None if row is None else dict(row)
+        return await self._read(lambda connection: connection.execute(query).mappings().first())
 
     def _chain(self, connection: Connection, response_id: str, owner: str) -> list[tuple[str, int]]:
         """Return the ids of a response and those before it, the newest first, and when they expire."""
@@ -379,7 +371,7 @@ class ResponseStore:
         return found
 
     def _is_readable(self, owner: str) -> ColumnElement[bool]:
-        return (responses.c.owner == owner) & (responses.c.expires_at > to_microseconds(self._clock()))
+        return (responses.c.owner == owner) & (responses.c.expires_at > to_microseconds(self.clock()))
 
 
 def _read_texts(connection: Connection, ids: Sequence[str], room: ExpansionLimit) -> Sequence[Mapping[Any, Any]]:

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from dragoman.errors import InvalidRequestError, OverloadedError
+from dragoman.errors import InvalidRequestError
 from dragoman_gateway.database import DatabaseUnavailableError
+from dragoman_gateway.errors import overloaded
 from dragoman_gateway.stored.records import CONTINUABLE, BrokenChainError, StoredResponse, is_id
 from dragoman_gateway.stored.response_store import ExpansionLimit, ResponseStore
 
 PROVIDER = "openai"
 """The provider of the wire: its errors keep their code."""
 
-_RETRY_AFTER = 5.0
 _NOT_KEPT = "It is kept only if it was stored (store is not false), for the key that made it, and for a time."
 
 REPEATED: Mapping[str, Any] = {
@@ -111,9 +111,7 @@ async def read_turn(
             sent["input"] = [*await _history(previous_id, owner, store, room), *items]
             del sent["previous_response_id"]
     except DatabaseUnavailableError:
-        raise OverloadedError(
-            "stored responses cannot be read at the moment", status=503, retry_after=_RETRY_AFTER
-        ) from None
+        raise overloaded("stored responses cannot be read at the moment") from None
     sent.pop("background", None)
     return StoredTurn(
         owner=owner,

@@ -48,22 +48,19 @@ _MAX_REST = 64 * 1024
 
 async def answer_whole(turn: Turn, receive: Receive) -> Response | None:
     """Return the whole reply, or an error; None if the client has left, which cancels the request to the provider."""
-    departure = DisconnectWatcher(receive, _WATCH_AFTER)
     request = turn.request
-    try:
-        response = whole_response(turn, await turn.ask())
-    except asyncio.CancelledError:
-        request.record.broken = True
-        if not departure.seen:
+    with DisconnectWatcher(receive, _WATCH_AFTER):
+        try:
+            response = whole_response(turn, await turn.ask())
+        except asyncio.CancelledError:
+            request.record.broken = True
             raise
-        return None
-    except Exception as error:
-        request.record.error = type(error).__name__
-        response = error_response(request.wire, error, request.model, request.request_id)
-    finally:
-        departure.stop()
-    request.record.status = response.status
-    return response
+        except Exception as error:
+            request.record.error = type(error).__name__
+            response = error_response(request.wire, error, request.model, request.request_id)
+        request.record.status = response.status
+        return response
+    return None
 
 
 def whole_response(turn: Turn, written: WireResponse) -> Response:
@@ -86,21 +83,19 @@ def _reply_head(turn: Turn) -> Headers:
 
 async def answer_streamed(turn: Turn, settings: GatewaySettings, receive: Receive, send: Send) -> None:
     """Send the reply as a stream. A client that leaves cancels the request to the provider."""
-    departure = DisconnectWatcher(receive)
-    answer = _Answer(turn, settings, send, departure)
-    record = turn.request.record
-    try:
-        await answer.ask_deployments()
-    except asyncio.CancelledError:
-        record.broken = True
-        if not (departure.seen or answer.body.unread):  # the server ends
-            await answer.cut_off()
-            raise
-    except Exception as error:
-        await answer.fail(error)
-    finally:
-        answer.body.stop()
-        departure.stop()
+    with DisconnectWatcher(receive) as departure:
+        answer = _Answer(turn, settings, send, departure)
+        try:
+            await answer.ask_deployments()
+        except asyncio.CancelledError:
+            turn.request.record.broken = True
+            if not (departure.seen or answer.body.unread):  # the server ends
+                await answer.cut_off()
+                raise
+        except Exception as error:
+            await answer.fail(error)
+        finally:
+            answer.body.stop()
 
 
 class _Answer:
@@ -145,7 +140,7 @@ class _Answer:
                         data = hide_usage(data)
                 if way.complete:
                     turn.request.record.status = 200
-                    self.body.expect_last()
+                    self.body.quiet = True
                     self._departure.stop()  # the client may leave, and the provider's connection is used again
                     await self.body.end(data + self._frames.finish())
                 elif data:
@@ -172,7 +167,7 @@ class _Answer:
             request.record.status = response.status
             await response.send(self._send)
             return
-        self.body.expect_last()
+        self.body.quiet = True
         request.record.status, request.record.broken = 200, True
         known = to_known(error)
         if not self._was_said(known):

@@ -2,7 +2,6 @@
 
 import re
 from copy import copy
-from typing import Any
 
 from dragoman import PolicyDeniedError, RequestContext, WireResponse
 from dragoman.errors import (
@@ -17,19 +16,11 @@ from dragoman.errors import (
     StreamTruncatedError,
     UnexpectedPageError,
 )
-from dragoman.logs import get_logger
-from dragoman_gateway.errors import (
-    ClientError,
-    OwnCodeError,
-    ProviderAccessError,
-    ServerStateError,
-    ThreadNotFoundError,
-)
+from dragoman_gateway.errors import ClientError, OwnCodeError, ProviderAccessError
 from dragoman_gateway.json import dumps, loads
+from dragoman_gateway.log import logger
 from dragoman_gateway.turn.replies import REQUEST_ID, Headers, Response
 from dragoman_gateway.wires import Wire
-
-logger = get_logger("dragoman.gateway")
 
 _ID = re.compile(r"[\w.:-]{1,200}", re.ASCII)
 _HIDDEN = "the request could not be answered because of an internal error"
@@ -41,11 +32,11 @@ def to_known(error: Exception, model: str = "") -> DragomanError:
     """
     if isinstance(error, PolicyDeniedError):
         return ContentFilterError(str(error))
-    if isinstance(error, ConfigurationError):
+    refused = error.provider if isinstance(error, AuthenticationError) else None
+    if refused or isinstance(error, ConfigurationError):
         logger.error("a request for %s failed: %s", model or "an unknown model", error)
-    if isinstance(error, AuthenticationError) and error.provider:
-        logger.error("a request for %s failed: %s", model or "an unknown model", error)
-        return ProviderAccessError(error.provider)
+    if refused:
+        return ProviderAccessError(refused)
     if isinstance(error, NetworkError) and not isinstance(error, StreamTruncatedError):
         return _without_address(error)
     if isinstance(error, DragomanError):
@@ -92,21 +83,15 @@ def error_response(wire: Wire, error: Exception, model: str, request_id: str) ->
     status, fields = written.status, loads(written.body)
     if "request_id" in fields:  # clients show this one or that of the header
         fields["request_id"] = shown
-    if isinstance(known, ClientError):
-        status = known.status
-    if isinstance(fields["error"], dict):  # Ollama's is a text
-        _refine(fields["error"], known, wire)
     headers = [(wire.request_id_header, shown.encode()), (REQUEST_ID, request_id.encode())]
-    if isinstance(known, ClientError):
+    described = fields["error"] if isinstance(fields["error"], dict) else {}  # Ollama's is a text
+    if isinstance(known, OwnCodeError) and isinstance(described.get("code"), str):
+        described["code"] = known.own_code
+    if isinstance(known, ClientError):  # which may say something else than the wire does for its class
+        status = known.status
         headers += [(name.encode(), value.encode()) for name, value in known.headers.items()]
+        if (kind := wire.error_types.get(status)) is not None:
+            described["type"] = kind
+        if known.details:
+            described["details"] = known.details
     return Response(status, [*headers, *encoded_headers(written, headers)], dumps(fields))
-
-
-def _refine(fields: dict[str, Any], error: DragomanError, wire: Wire) -> None:
-    """Set what the gateway's own errors say otherwise than the wire does for their class."""
-    if isinstance(error, OwnCodeError) and isinstance(fields.get("code"), str):
-        fields["code"] = error.own_code
-    if isinstance(error, ClientError) and (kind := wire.error_types.get(error.status)) is not None:
-        fields["type"] = kind
-    if isinstance(error, (ServerStateError, ThreadNotFoundError)) and error.details:
-        fields["details"] = error.details

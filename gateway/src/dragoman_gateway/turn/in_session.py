@@ -2,28 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from dragoman import (
-    Adapter,
-    AdapterOptions,
-    AsyncClient,
-    AsyncReplyStream,
-    AsyncSession,
-    Loss,
-    Message,
-    ToolDefinition,
-    Usage,
-    WireResponse,
-)
+from dragoman import Adapter, AsyncClient, AsyncReplyStream, AsyncSession, Loss, Message, Usage, WireResponse
 from dragoman.answers import Relay
 from dragoman.blocks import TextBlock
 from dragoman.errors import AuthenticationError, InvalidRequestError, TurnLimitError
 from dragoman.events import MessageComplete, ToolUseStart
 from dragoman.policy import Hook, PolicyDeniedError
-from dragoman.pricing import price_table
 from dragoman.session.effects import Failed, Perform, RunTools, Send, intercept
 from dragoman_gateway.errors import ModelDeniedError
 from dragoman_gateway.turn.policy import policy_extensions, unread_texts
@@ -70,16 +59,14 @@ class InSession:
         self._asked_losses: tuple[Loss, ...] = ()
         self.complete = False
         self._stream: AsyncReplyStream[str] | None = None
-        read.context.prices = config.prices or price_table()
         self._recall: Recall | None = None
         if policy is not None and resources.labels is not None:
-            owner, tool_ids = request.caller.owner, read.context.tool_ids
-            kept = None if request.kept is None else request.kept.block_keys
-            self._recall = Recall(resources.labels, owner, tool_ids, request.wire.provider, client, kept)
+            owner, kept = request.caller.owner, None if request.kept is None else request.kept.block_keys
+            self._recall = Recall(resources.labels, owner, read.context, request.wire.provider, client, kept)
         self._new_session = partial(
             client.session,
             str(target.model_id),
-            messages=read.history,
+            messages=read.messages if read.prompt is None else read.messages[:-1],
             tools=read.tools,
             options=read.options,
             tool_ids=read.context.tool_ids,
@@ -137,8 +124,10 @@ class InSession:
                         yield encode(events[0]) if len(events) == 1 else b"".join(map(encode, events))
                     if ends:
                         break
-                if held and ends:
-                    await _end_turn(stream)
+                if held and ends:  # the policy judges the calls at the end of the turn
+                    with suppress(TurnLimitError):  # the client answers them
+                        async for _ in stream.batches():
+                            pass
         except Exception as error:
             # The provider's own bytes may say the error; what they say about the gateway's key is not for its clients.
             if passes and not isinstance(error, AuthenticationError) and (rest := self._relay.take()):
@@ -149,23 +138,16 @@ class InSession:
             yield b"".join(map(self._read.encoder.feed, held))
 
     async def _begin(self) -> None:
-        """Open the session, with the labels that the conversation had in earlier turns, and judge what it does not
-        read. Raises DeniedError, UnavailableError and PolicyDeniedError."""
+        """Open the session, with the labels that the conversation had in earlier turns. Let the policy judge what the
+        provider would get with the client's bytes, and the session does not read.
+
+        Raises DeniedError, UnavailableError, and PolicyDeniedError also if a plugin wants to change such a text: it
+        cannot."""
         labels: frozenset[str] = frozenset()
         if self._recall is not None:
-            labels = await self._recall.labels(self._read.messages, self._read.resources.unknown_history)
+            labels = await self._recall.labels(self._read.messages, self._read.resources.settings.unknown_history)
         new_session = partial(self._new_session, labels=labels)
         self._session: AsyncSession = await asyncio.to_thread(new_session) if self._read.is_long else new_session()
-        await self._judge_unread()
-
-    async def note_labels(self, message: Message) -> None:
-        if self._recall is not None:
-            await self._recall.note(message, self._session.labels)
-
-    async def _judge_unread(self) -> None:
-        """Let the policy judge what the provider would get with the client's bytes, and the session does not read.
-
-        Raises PolicyDeniedError, also if a plugin wants to change such a text: it cannot."""
         policy, read = self._client.config.policy, self._read
         has_client_wire = self._target.provider == read.request.wire.provider
         if policy is None or not policy.has_plugins(Hook.LLM_INPUT) or not has_client_wire:
@@ -177,6 +159,10 @@ class InSession:
         if (await self._session.apply_policy(Hook.LLM_INPUT, message)).content != message.content:
             reason = "a field of the request that the gateway does not read holds what a plugin takes out"
             raise PolicyDeniedError(Hook.LLM_INPUT, "the gateway", "cannot_change", reason)
+
+    async def note_labels(self, message: Message) -> None:
+        if self._recall is not None:
+            await self._recall.note(message, self._session.labels)
 
     @property
     def passes(self) -> bool:
@@ -202,7 +188,7 @@ class InSession:
     def _relay(self) -> Relay:
         """Passes the bytes on."""
         read = self._read
-        check = refuse_losses if read.resources.strict else None
+        check = refuse_losses if read.resources.settings.strict else None
         return Relay(self._body_for, read.messages, read.read_options, path=self._path, check=check)
 
     @property
@@ -214,7 +200,7 @@ class InSession:
         read = self._read
         if adapter.provider != read.request.wire.provider or not read.may_pass:
             return None
-        exact = read.resources.exact_bytes
+        exact = read.resources.settings.exact_bytes
         return read.request.body_for(adapter, asks_for_usage=self.hides_usage, exact=exact)
 
     def _handle(self, effect: Any) -> Generator[Any, Any, Any]:
@@ -222,36 +208,29 @@ class InSession:
             return (yield from self._judge_calls(effect))
         if not isinstance(effect, Send):
             return (yield effect)
-        adapter, may_ask = effect.adapter, self._read.resources.may_ask
+        read, adapter, may_ask = self._read, effect.adapter, self._read.resources.may_ask
         if may_ask is not None and not may_ask(str(adapter.model_id)):
             return Failed(ModelDeniedError(str(adapter.model_id)))
-        self._read.request.record.asked = str(adapter.model_id)
-        if (kept := self._read.request.kept) is not None:
+        read.request.record.asked = str(adapter.model_id)
+        if (kept := read.request.kept) is not None:
             effect.context.encode_cache = kept.encodings
+        messages, options = effect.messages, effect.options
+        self._asks_client_wire = adapter.provider == read.request.wire.provider
         try:
-            adapter, messages, options = self._adapt(adapter, effect.messages, effect.tools, effect.options)
+            if not self._asks_client_wire:
+                messages, options = read.for_other_wire(adapter, messages, effect.tools, options)
+            if self._asks_client_wire or read.resources.settings.strict:
+                adapter = self._relay.adapter(adapter, effect.tools)
         except InvalidRequestError as error:
             return Failed(error)
+        if (schema := read.read_options.output_schema) is not None:
+            options = replace(options, output_schema=schema)
         observers = (*effect.observers, self._note_headers)
         return (
             yield replace(
                 effect, adapter=adapter, messages=messages, options=options, observers=observers, joins_text=True
             )
         )
-
-    def _adapt(
-        self, adapter: Adapter, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
-    ) -> tuple[Adapter, Sequence[Message], AdapterOptions]:
-        """Return what is sent, and what writes it. Raises InvalidRequestError."""
-        read = self._read
-        self._asks_client_wire = adapter.provider == read.request.wire.provider
-        if not self._asks_client_wire:
-            messages, options = read.for_other_wire(adapter, messages, tools, options)
-        if self._asks_client_wire or read.resources.strict:
-            adapter = self._relay.adapter(adapter, tools)
-        if (schema := read.read_options.output_schema) is not None:
-            options = replace(options, output_schema=schema)
-        return adapter, messages, options
 
     def _judge_calls(self, effect: RunTools) -> Generator[Any, Any, Any]:
         """Let the policy judge the calls. The client runs them, so the only results are refusals.
@@ -268,15 +247,6 @@ class InSession:
     def _note_headers(self, headers: Mapping[str, str]) -> Perform:
         self.headers = headers
         return _NOTHING
-
-
-async def _end_turn(stream: AsyncReplyStream[str]) -> None:
-    """Go on to the end of the turn, where the policy judges the calls. Raises PolicyDeniedError."""
-    try:
-        async for _ in stream.batches():
-            pass
-    except TurnLimitError:  # the client answers the calls
-        return
 
 
 async def _do_nothing() -> None:

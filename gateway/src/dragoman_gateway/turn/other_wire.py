@@ -8,24 +8,21 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from dragoman import Adapter, AdapterOptions, Loss, Message, Role, TextBlock, ToolDefinition
 from dragoman.answers import LossKind, Severity
 from dragoman.errors import InvalidRequestError
 from dragoman.messages import CostStatus, TokenUsage
 from dragoman_gateway.access import Prices
-from dragoman_gateway.toml import load_table
+from dragoman_gateway.toml import SettingsTable, load_table
 from dragoman_gateway.wires import Wire
 
 LATE_MARK = "[A message of the system, not of the user]\n"
+_TOKEN = "a token of the client that is not a prompt, and that no prompt cache would recognise, was left out"
 _INSTRUCTIONS = (Role.SYSTEM, Role.DEVELOPER)
 
 
-class OtherWireSettings(BaseModel):
+class OtherWireSettings(SettingsTable):
     """The table ``[gateway.other_wire]`` of dragoman.toml. docs/gateway.md describes each setting."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     late_system: Literal["mark", "plain", "refuse"] = "mark"
     """What becomes of a system message behind the user's, if the wire has none there."""
@@ -45,10 +42,17 @@ def messages_for(
 
     Raises InvalidRequestError for a late system message that the provider cannot have, if the settings say so.
     """
-    if wire.tokens.patterns and not settings.keep_client_tokens:
-        sent, loss = wire.tokens.remove(sent)
-        if loss is not None:
-            _note(losses, loss)
+    if wire.client_tokens and sent and sent[0].role is Role.SYSTEM and not settings.keep_client_tokens:
+        system = sent[0]
+        kept = tuple(
+            block
+            for block in system.content
+            if not isinstance(block, TextBlock) or not any(each.fullmatch(block.text) for each in wire.client_tokens)
+        )
+        if len(kept) < len(system.content):
+            _note(losses, Loss(LossKind.FIELD, system.id, 0, _TOKEN, Severity.INFO, "text"))
+            changed = (system.model_copy(update={"content": kept}),) if kept else ()
+            sent = (*changed, *sent[1:])
     if settings.late_system == "plain" or adapter.capabilities.supports_mid_conversation_system:
         return sent
     first = next((place for place, each in enumerate(sent) if each.role not in _INSTRUCTIONS), len(sent))

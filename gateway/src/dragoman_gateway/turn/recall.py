@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Protocol
 
-from dragoman import AsyncClient, Message, Role, ToolResultBlock, ToolUseBlock
+from dragoman import AsyncClient, Message, RequestContext, Role, ToolResultBlock, ToolUseBlock
 from dragoman.policy import Capability
 from dragoman_gateway.errors import DeniedError
 
@@ -35,12 +35,6 @@ class LabelStore(Protocol):
     async def note(self, owner: str, keys: Any, labels: frozenset[str], /) -> None: ...
 
 
-class NativeIds(Protocol):
-    """The map of tool ids of a request."""
-
-    def native_id(self, canonical: str, provider: str, /) -> str | None: ...
-
-
 class Recall:
     """The labels of one conversation of an owner."""
 
@@ -48,12 +42,12 @@ class Recall:
         self,
         store: LabelStore,
         owner: str,
-        tool_ids: NativeIds,
+        context: RequestContext,
         provider: str,
         client: AsyncClient,
         kept: BlockKeys | None = None,
     ) -> None:
-        """``tool_ids`` are those of the request, ``provider`` the one whose wire the client has. ``kept`` are the keys
+        """``context`` is that of the request, ``provider`` the one whose wire the client has. ``kept`` are the keys
         of the blocks of the conversation's earlier request, and become those of this one.
 
         If nothing of ``client`` reads labels, nothing is looked up, and only labels that arise are noted: a
@@ -64,7 +58,7 @@ class Recall:
         )
         self._store = store
         self._owner = owner
-        self._tool_ids = tool_ids
+        self._tool_ids = context.tool_ids
         self._provider = provider
         self._new: set[str] = set()
         self._unread: Sequence[Message] = ()

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from starlette.types import Receive, Send
 
@@ -46,26 +47,14 @@ class Response:
         await send({"type": "http.response.body", "body": self.body})
 
 
+def json_response(wire: Wire, request_id: str, body: bytes, more: Headers | None = None) -> Response:
+    """Return a reply in JSON that no provider has written."""
+    return Response(200, [*named(wire, request_id), *(more or ()), (b"content-type", b"application/json")], body)
+
+
 class StreamBody:
     """Writes a stream. Its status and headers go out with the first bytes, or after some seconds of waiting for them;
     from then on silence is broken by signs of life. A client that reads nothing for too long is left."""
-
-    __slots__ = (
-        "_headers",
-        "_last",
-        "_loop",
-        "_pinging",
-        "_send",
-        "_sending",
-        "_settings",
-        "_task",
-        "_timer",
-        "_wire",
-        "_wrote",
-        "quiet",
-        "started",
-        "unread",
-    )
 
     def __init__(self, send: Send, headers: Callable[[], Headers], wire: Wire, settings: GatewaySettings) -> None:
         self.started = False
@@ -76,7 +65,8 @@ class StreamBody:
         self._sending = False
         self._wrote = False
         self.quiet = False
-        """Whether nothing follows the write that has begun or comes next."""
+        """Whether nothing follows the write that has begun or comes next: a sign of life behind it would be no part of
+        any event."""
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         self._last = self._loop.time()
@@ -89,10 +79,6 @@ class StreamBody:
         """Send whole events of the stream. It waits if the client reads slowly."""
         self._wrote = True
         await self._write(data)
-
-    def expect_last(self) -> None:
-        """Note that the next write is the last one: a sign of life behind it would be no part of any event."""
-        self.quiet = True
 
     async def end(self, last: bytes = b"") -> None:
         """End the stream as a complete one, with its last bytes."""
@@ -108,7 +94,10 @@ class StreamBody:
     async def _write(self, data: bytes, *, more: bool = True) -> None:
         self._last = self._loop.time()
         if not self.started:
-            await self._start()
+            self.started = True
+            self._timer.cancel()
+            self._timer = self._loop.call_later(self._settings.ping_seconds, self._tick)
+            await self._send({"type": "http.response.start", "status": 200, "headers": self._headers()})
         self._sending = True
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
         self._sending = False
@@ -116,12 +105,6 @@ class StreamBody:
     async def _ping(self) -> None:
         if not self.quiet:
             await self._write(self._wire.ping if self._wrote else self._wire.first_ping)
-
-    async def _start(self) -> None:
-        self.started = True
-        self._timer.cancel()
-        self._timer = self._loop.call_later(self._settings.ping_seconds, self._tick)
-        await self._send({"type": "http.response.start", "status": 200, "headers": self._headers()})
 
     def _tick(self) -> None:
         silent = self._loop.time() - self._last
@@ -178,7 +161,8 @@ def split_events(events: bytes) -> list[bytes]:
 
 
 class DisconnectWatcher:
-    """Cancels the task of a request when its client has left."""
+    """Cancels the task of a request when its client has left. As a context, it watches for so long, and then goes on
+    behind it as if nothing had been raised."""
 
     __slots__ = ("_receive", "_task", "_timer", "_watch", "seen")
 
@@ -192,6 +176,13 @@ class DisconnectWatcher:
         self._timer = asyncio.get_running_loop().call_later(after, self.watch) if after else None
         if after == 0:
             self.watch()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        self.stop()
+        return kind is asyncio.CancelledError and self.seen
 
     def watch(self) -> None:
         """Begin to watch now."""

@@ -21,22 +21,15 @@ from dragoman.blocks import ThinkingBlock
 from dragoman.errors import DragomanError, InvalidRequestError
 from dragoman.limits import Governor, MaxUsage, MeasureUsage, max_usage
 from dragoman.messages import Role
-from dragoman.pricing import price_table
-from dragoman_gateway.access import Caller
+from dragoman_gateway.access import Caller, Prices
 from dragoman_gateway.bodies.model_name import rename_fields, replace_model
 from dragoman_gateway.bodies.repeated import HISTORIES, KeptBody
 from dragoman_gateway.errors import ClientError
-from dragoman_gateway.models.deployments import (
-    Deployment,
-    Deployments,
-    FallbackQuota,
-    costs_nothing,
-    may_help_elsewhere,
-)
+from dragoman_gateway.models import Deployment, Deployments, FallbackQuota
 from dragoman_gateway.running.metrics import RequestRecord
+from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.turn import other_wire
-from dragoman_gateway.turn.other_wire import OtherWireSettings
-from dragoman_gateway.turn.recall import LabelStore, UnknownHistory
+from dragoman_gateway.turn.recall import LabelStore
 from dragoman_gateway.turn.usage_chunk import ask_for_usage
 from dragoman_gateway.wires import Wire
 
@@ -47,9 +40,11 @@ class RequestResources:
     caller may use a model; None allows all. ``governors`` let each attempt start, and ``check`` raises what they would
     refuse now."""
 
+    settings: GatewaySettings
     deployments: Deployments
     client_for: Callable[[AsyncClient], AsyncClient]
     quota: FallbackQuota
+    prices: Prices
     check: Callable[[MeasureUsage], Awaitable[None]]
     may_ask: Callable[[str], bool] | None = None
     governors: Sequence[Governor] = ()
@@ -57,12 +52,8 @@ class RequestResources:
     state_sealer: StateSealer | None = None
     is_bounded: bool = False
     """Whether a budget or a policy needs to know what the request costs and holds."""
-    strict: bool = False
-    exact_bytes: bool = False
     labels: LabelStore | None = None
     """Has the labels of conversations in earlier turns; None if nothing reads labels."""
-    unknown_history: UnknownHistory = "label"
-    other_wire: OtherWireSettings = field(default_factory=OtherWireSettings)
 
     def in_order(self) -> Sequence[Deployment]:
         """Return the deployments in the order in which to ask them."""
@@ -71,15 +62,6 @@ class RequestResources:
         if self.may_ask is None:
             return found
         return [each for each in found if self.may_ask(each.model)]
-
-    def may_ask_again(self, error: Exception) -> bool:
-        """Return whether another deployment may be asked after that error."""
-        return may_help_elsewhere(error) and (costs_nothing(error) or self.quota.spend())
-
-    def report(self, deployment: Deployment, error: Exception | None) -> None:
-        """Note how a request to a deployment ended."""
-        if error is None or isinstance(error, DragomanError):
-            self.deployments.report(deployment, error)
 
 
 _LONG, _LARGE = 2_000, 1024 * 1024
@@ -164,6 +146,7 @@ class ReadRequest:
             client_query=self.request.query,
             state_store=resources.state_store,
             state_sealer=resources.state_sealer,
+            prices=resources.prices,
             team_id=caller.team or caller.user or caller.key_id,
         )
 
@@ -210,11 +193,6 @@ class ReadRequest:
         """The message that a session asks; None if the conversation does not end with one of the user."""
         return self.messages[-1] if self.messages[-1].role is Role.USER else None
 
-    @property
-    def history(self) -> list[Message]:
-        """The messages before the prompt."""
-        return list(self.messages if self.prompt is None else self.messages[:-1])
-
     def measure(self, target: Adapter) -> MaxUsage:
         """Estimate what a model could use. A request that was not read is read for that, and nothing of it is kept.
 
@@ -230,11 +208,11 @@ class ReadRequest:
         self, adapter: Adapter, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> tuple[Sequence[Message], AdapterOptions]:
         """Return the messages and the options as a provider of another wire gets them. Raises InvalidRequestError."""
-        wire, settings, losses = self.request.wire, self.resources.other_wire, self.context.losses
+        wire, settings, losses = self.request.wire, self.resources.settings.other_wire, self.context.losses
         messages = other_wire.messages_for(adapter, messages, wire, settings, losses)
         options = other_wire.options_for(adapter, options, tools, wire, self.request.fields, losses)
         if settings.cap_output:
-            options = other_wire.cap_output(adapter, options, self.context.prices or price_table(), losses)
+            options = other_wire.cap_output(adapter, options, self.resources.prices, losses)
         if settings.estimate_start and wire.announces_tokens and options.stream:
             self.context.estimated_input_tokens = adapter.estimate_input_tokens(messages, tools)
         return messages, options

@@ -15,7 +15,7 @@ attributes:
 """
 
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -36,10 +36,9 @@ from dragoman import (
 )
 from dragoman.answers import ProviderRequest, holds_state
 from dragoman.errors import ProviderError
-from dragoman.pricing import price_table
 from dragoman_gateway.bodies.repeated import HISTORIES
 from dragoman_gateway.errors import ServerStateError
-from dragoman_gateway.models.deployments import Deployment
+from dragoman_gateway.models import Deployment
 from dragoman_gateway.turn.in_session import InSession
 from dragoman_gateway.turn.request import ClientRequest, ReadRequest, RequestResources, refuse_losses
 from dragoman_gateway.turn.usage_chunk import lacks_usage
@@ -69,7 +68,6 @@ class Direct(ProviderRequest):
     """The whole reply, after `ask`."""
 
     def __init__(self, read: ReadRequest, target: Adapter, client: AsyncClient) -> None:
-        read.context.prices = client.config.prices or price_table()
         super().__init__(
             client.config,
             target,
@@ -100,7 +98,7 @@ def _encode(target: Adapter, read: ReadRequest, context: RequestContext) -> Wire
         context.encode_cache = kept.encodings
     messages, options = read.for_other_wire(target, read.messages, read.tools, read.read_options)
     request = target.to_wire(messages, read.tools, options.with_context(context))
-    if read.resources.strict:
+    if read.resources.settings.strict:
         refuse_losses(request)
     return request
 
@@ -157,11 +155,11 @@ class Turn:
     def go_on(self, error: Exception) -> bool:
         """Turn to the next deployment after a failure. Return False if there is none, or if none would help: the error
         then says when the first of those that failed is free again."""
-        self._resources.report(self._deployment, error)
+        self._resources.deployments.report(self._deployment, error)
         if isinstance(error, ProviderError) and error.retryable:
             waits = [wait for wait in (self._wait, error.retry_after) if wait is not None]
             self._wait = error.retry_after = min(waits, default=None)
-        if not self._left or not self._resources.may_ask_again(error):
+        if not self._left or not self._resources.quota.allows(error):
             return False
         self._earlier += self.way.usages
         self._take()
@@ -218,7 +216,7 @@ class Turn:
         governors, body = resources.governors, None
         if not (needs_session or self._must_read()):
             hides_usage = bool(governors) and wire.asks_for_usage and lacks_usage(self.request.fields)
-            body = self.request.body_for(target, asks_for_usage=hides_usage, exact=resources.exact_bytes)
+            body = self.request.body_for(target, asks_for_usage=hides_usage, exact=resources.settings.exact_bytes)
         if body is not None:
             self.way = Through.of_bytes(
                 client.config,
@@ -280,19 +278,17 @@ def _is_plain(read: ReadRequest) -> bool:
         and read.options.background is None
         and all(type(tool) is ToolDefinition for tool in read.tools)
         and read.kinds <= _OF_TEXT
-        and (ToolResultBlock not in read.kinds or _have_text_results(read.messages))
+        and (
+            ToolResultBlock not in read.kinds
+            or all(
+                type(part) is TextBlock
+                for message in read.messages
+                for block in message.content
+                if type(block) is ToolResultBlock
+                for part in block.content
+            )
+        )
     )
-
-
-def _have_text_results(messages: Sequence[Message]) -> bool:
-    """Whether all results are texts. The loops are plain ones: they read the whole history."""
-    for message in messages:
-        for block in message.content:
-            if type(block) is ToolResultBlock:
-                for part in block.content:
-                    if type(part) is not TextBlock:
-                        return False
-    return True
 
 
 def _has_messages(fields: dict[str, Any]) -> bool:

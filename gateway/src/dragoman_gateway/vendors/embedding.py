@@ -6,12 +6,11 @@ import sys
 from array import array
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 from starlette.routing import Route
 
-from dragoman import Adapter, Loss, Message, Role
+from dragoman import Loss, Message, Role
 from dragoman.answers import Attempt, LossKind, drive_async
 from dragoman.blocks import ImageBlock, TextBlock
 from dragoman.embeddings import EmbeddingInput, Embeddings, PartialEmbeddings, Purpose, Truncate
@@ -21,12 +20,13 @@ from dragoman.limits.reservation import usage_of
 from dragoman.messages import MessageMetadata, TokenUsage, Usage
 from dragoman.session.effects import Broken, Failed, Perform, Replied, SendOutcome
 from dragoman_gateway.bodies.read import named_model
+from dragoman_gateway.endpoints.endpoint import Exchange
 from dragoman_gateway.errors import ClientError
-from dragoman_gateway.models.deployments import Deployment
+from dragoman_gateway.models import Deployment
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.turn.policy import client_of
 from dragoman_gateway.turn.request import RequestResources
-from dragoman_gateway.vendors.service import Call, Service
+from dragoman_gateway.vendors.service import Service
 from dragoman_gateway.wires import CHAT
 
 ENDPOINT = "embeddings"
@@ -55,30 +55,30 @@ def read_fields(fields: Mapping[str, Any], own: Collection[str]) -> tuple[str, i
     return model, dimensions, {name: value for name, value in fields.items() if name not in own and value is not None}
 
 
-async def embed(call: Call, request: EmbeddingRequest) -> Embeddings:
+async def embed(exchange: Exchange, request: EmbeddingRequest) -> Embeddings:
     """Return the vectors, from the first deployment of the model that makes them.
 
     Raises RequestError for inputs that the model does not take, InvalidRequestError for a model without embeddings, and
     what `AsyncClient.embed` raises.
     """
-    resources = await call.resources_for(request.model, ENDPOINT)
+    resources = await exchange.generation.resources_for(request.model, exchange.caller)
     left = list(resources.in_order())
     while True:
         deployment = left.pop(0)
-        call.record.model = deployment.model
+        exchange.record.model = deployment.model
         try:
-            embeddings = await _embed_at(call, deployment, resources, request)
+            embeddings = await _embed_at(exchange, deployment, resources, request)
         except DragomanError as error:
-            resources.report(deployment, error)
-            if not left or not resources.may_ask_again(error):
+            resources.deployments.report(deployment, error)
+            if not left or not resources.quota.allows(error):
                 raise
         else:
-            resources.report(deployment, None)
+            resources.deployments.report(deployment, None)
             return embeddings
 
 
 async def _embed_at(
-    call: Call, deployment: Deployment, resources: RequestResources, request: EmbeddingRequest
+    exchange: Exchange, deployment: Deployment, resources: RequestResources, request: EmbeddingRequest
 ) -> Embeddings:
     adapter = deployment.adapter
     if adapter.embeddings is None:
@@ -86,7 +86,9 @@ async def _embed_at(
             f"the model {request.model!r:.120} has no embeddings: name an embedding model", status=400
         )
     known = adapter.provider in request.providers
-    client = client_of(resources.client_for(deployment.client), call.caller, call.record.request_id, call.headers)
+    client = client_of(
+        resources.client_for(deployment.client), exchange.caller, exchange.record.request_id, exchange.headers
+    )
     embeddings: Embeddings | None = None
 
     async def send() -> SendOutcome:
@@ -99,8 +101,8 @@ async def _embed_at(
                 purpose=request.purpose,
                 truncate=request.truncate,
                 extra=dict(request.native) if known else {},
-                user_id=call.caller.user,
-                team_id=call.caller.team,
+                user_id=exchange.caller.user,
+                team_id=exchange.caller.team,
             )
         except DragomanError as error:
             done: PartialEmbeddings | None = error.embedded
@@ -109,35 +111,30 @@ async def _embed_at(
             return Broken(error, _receipt(done.usage), seen=False)
         return Replied(_receipt(embeddings.usage))
 
-    def exchange(observers: Any, stages: Any) -> Generator[Any, Any, SendOutcome]:
-        outcome: SendOutcome = yield Perform(_refuse_sync, send)
+    def attempt(observers: Any, stages: Any) -> Generator[Any, Any, SendOutcome]:
+        outcome: SendOutcome = yield Perform(send, send)  # the gateway asks in an event loop alone
         return outcome
 
-    outcome = await drive_async(Attempt(resources.governors, partial(_measure, adapter, request)).run(exchange))
+    def measure() -> MaxUsage:
+        content = [each if isinstance(each, ImageBlock) else TextBlock(text=each) for each in request.inputs]
+        tokens = adapter.estimate_input_tokens([Message.user(content)], ())
+        return MaxUsage(str(adapter.model_id), TokenUsage(input_tokens=tokens))
+
+    outcome = await drive_async(Attempt(resources.governors, measure).run(attempt))
     usage = usage_of(outcome)
     if usage is not None:
-        call.record.usages = (*call.record.usages, usage)
+        exchange.record.usages = (*exchange.record.usages, usage)
     if embeddings is None:
         raise outcome.error  # type: ignore[union-attr]  # only what failed or broke has none
     unsent = () if known else tuple(request.native)
     lost = tuple(Loss(LossKind.OPTION, "", -1, f"{name}: {_REASON}", path=name) for name in unsent)
-    call.record.losses = (*call.record.losses, *embeddings.losses, *lost)
+    exchange.record.losses = (*exchange.record.losses, *embeddings.losses, *lost)
     return embeddings
-
-
-def _measure(adapter: Adapter, request: EmbeddingRequest) -> MaxUsage:
-    content = [each if isinstance(each, ImageBlock) else TextBlock(text=each) for each in request.inputs]
-    tokens = adapter.estimate_input_tokens([Message.user(content)], ())
-    return MaxUsage(str(adapter.model_id), TokenUsage(input_tokens=tokens))
 
 
 def _receipt(usage: Usage) -> Message:
     """Return a message without content, for what counts its usage."""
     return Message(role=Role.ASSISTANT, content=(), metadata=MessageMetadata(usage=usage))
-
-
-def _refuse_sync() -> NoReturn:
-    raise RuntimeError("the gateway asks in an event loop")
 
 
 _OWN = frozenset({"model", "input", "dimensions", "encoding_format"})
@@ -150,19 +147,18 @@ def routes(gateway: Gateway) -> list[Route]:
     return [Route("/v1/embeddings", service, methods=["POST"])]
 
 
-async def answer(call: Call) -> dict[str, Any]:
+async def answer(exchange: Exchange, fields: dict[str, Any]) -> dict[str, Any]:
     """Return one vector for each text, as numbers or as base64 of 32-bit floats.
 
     Raises ClientError for a request that no embedding model can answer.
     """
-    fields = call.fields
     model, dimensions, native = read_fields(fields, _OWN)
     form = fields.get("encoding_format") or "float"
     if form not in ("float", "base64"):
         raise ClientError("encoding_format: 'float' or 'base64' is required")
     texts = _read_texts(fields.get("input"))
     request = EmbeddingRequest(model=model, inputs=texts, dimensions=dimensions, native=native, providers=_PROVIDERS)
-    embeddings = await embed(call, request)
+    embeddings = await embed(exchange, request)
     write = _to_base64 if form == "base64" else array.tolist
     tokens = embeddings.usage.prompt_tokens
     return {

@@ -1,50 +1,21 @@
 """An endpoint that answers with one JSON object, and holds no conversation."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pydantic_core import to_json
-from starlette.datastructures import QueryParams
 
-from dragoman_gateway.access import Caller
-from dragoman_gateway.access.spelling import check_spelling
+from dragoman_gateway.access.wire_fields import check_spelling
 from dragoman_gateway.bodies.read import parse_object, read_body
 from dragoman_gateway.endpoints.endpoint import Endpoint, Exchange
-from dragoman_gateway.running.generation import Gateway, Generation
-from dragoman_gateway.running.metrics import RequestRecord
+from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.running.services import check_caller
-from dragoman_gateway.turn.replies import DisconnectWatcher, Response, losses_header, named
-from dragoman_gateway.turn.request import RequestResources
+from dragoman_gateway.turn.replies import DisconnectWatcher, json_response, losses_header
 from dragoman_gateway.wires import Wire
 
-_JSON = (b"content-type", b"application/json")
-
-
-@dataclass(slots=True, kw_only=True)
-class Call:
-    """One request to a service."""
-
-    gateway: Gateway
-    generation: Generation
-    caller: Caller
-    record: RequestRecord
-    address: Mapping[str, str]
-    """What the path names."""
-    query: Mapping[str, str]
-    headers: Mapping[str, str]
-    fields: dict[str, Any] = field(repr=False)
-    """The body; empty if the request has none."""
-
-    async def resources_for(self, name: str, endpoint: str) -> RequestResources:
-        """Return the resources for calling the model. Raises NotFoundError, and PermissionDeniedError for a model or an
-        endpoint that the caller may not use."""
-        check_caller(self.caller, endpoint)
-        return await self.generation.resources_for(name, self.caller)
-
-
-Answer = Callable[[Call], Awaitable[Any]]
+Answer = Callable[[Exchange, dict[str, Any]], Awaitable[Any]]
+"""Answers a request with these fields; none if it has no body."""
 
 
 class Service(Endpoint):
@@ -63,21 +34,6 @@ class Service(Endpoint):
         self._endpoint = endpoint
 
     async def respond(self, exchange: Exchange) -> None:
-        call = await self._read_call(exchange)
-        record, departure = exchange.record, DisconnectWatcher(exchange.receive)
-        try:
-            body = to_json(await self._answer_call(call))
-        except asyncio.CancelledError:
-            record.broken = True
-            if not departure.seen:
-                raise
-            return
-        finally:
-            departure.stop()
-        head = [*named(self._wire, exchange.request_id), *losses_header(record.losses), _JSON]
-        await exchange.reply(Response(200, head, body))
-
-    async def _read_call(self, exchange: Exchange) -> Call:
         caller, scope = await exchange.authenticate(), exchange.scope
         fields: dict[str, Any] = {}
         if self._endpoint is not None:
@@ -89,13 +45,12 @@ class Service(Endpoint):
             fields = await exchange.share.work(len(body), lambda: parse_object(body, headers))
             if caller.key_id is not None:
                 check_spelling(fields, self._wire.name)
-        return Call(
-            gateway=self._gateway,
-            generation=exchange.generation,
-            caller=caller,
-            record=exchange.record,
-            address=scope["path_params"],
-            query=QueryParams(scope["query_string"]),
-            headers=exchange.headers,
-            fields=fields,
-        )
+        with DisconnectWatcher(exchange.receive) as departure:
+            try:
+                answer = to_json(await self._answer_call(exchange, fields))
+            except asyncio.CancelledError:
+                exchange.record.broken = True
+                raise
+        if not departure.seen:
+            lost = losses_header(exchange.record.losses)
+            await exchange.reply(json_response(self._wire, exchange.request_id, answer, lost))

@@ -2,18 +2,21 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Literal
 
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
+
 from dragoman_gateway.toml import load_table
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
-_OWN = frozenset(("provider", "wire", "strip", "client", "ids", "id_field", "versions", "headers"))
+_CLOSED = ConfigDict(extra="forbid")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, config=_CLOSED)
 class Vendor:
     """Who answers; forwarded.toml says what each field means."""
 
@@ -28,7 +31,7 @@ class Vendor:
     headers: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, config=_CLOSED)
 class UsageRule:
     """How a reply states what it used, and what a request may use at most; forwarded_costs.toml says what each field
     means."""
@@ -41,7 +44,7 @@ class UsageRule:
     most: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, config=_CLOSED)
 class Address:
     """One address of a vendor; forwarded.toml says what each field means."""
 
@@ -93,24 +96,22 @@ class Address:
 def addresses() -> tuple[Address, ...]:
     """Return the whole table."""
     found: list[Address] = []
+    own = Vendor.__dataclass_fields__.keys()
     for name, fields in load_table("wires/forwarded.toml").items():
-        own = {each: _frozen(fields[each]) for each in _OWN & fields.keys()}
-        vendor = Vendor(name=name, **own)
-        for kind in fields.keys() - _OWN:
+        vendor = Vendor(name=name, **{each: fields[each] for each in own & fields.keys()})
+        for kind in fields.keys() - own:
             for address, rules in fields[kind].items():
                 method, path = address.split(" ")
-                given = {each: _frozen(value) for each, value in rules.items()}
                 for version in vendor.versions or ("",):
-                    there = path.format_map(_Keeping(version=version)) if version else path
-                    found.append(Address(vendor=vendor, kind=kind, method=method, path=there, **given))
+                    there = path.replace("{version}", version)
+                    found.append(Address(vendor=vendor, kind=kind, method=method, path=there, **rules))
     return tuple(sorted(found, key=lambda each: (each.vendor.name, each.kind)))
 
 
 @cache
 def usage_rules() -> Mapping[str, UsageRule]:
     """Return the costs that replies state, by their names in the table."""
-    rules = load_table("wires/forwarded_costs.toml")
-    return {name: UsageRule(**{each: _frozen(value) for each, value in rule.items()}) for name, rule in rules.items()}
+    return {name: UsageRule(**rule) for name, rule in load_table("wires/forwarded_costs.toml").items()}
 
 
 def forwarded_kinds() -> tuple[str, ...]:
@@ -135,12 +136,8 @@ def is_client_of(vendor: Vendor, headers: Mapping[str, str], ids: Sequence[str])
     return has_header or any(fnmatchcase(each, glob) for each in ids for glob in vendor.ids)
 
 
-class _Keeping(dict[str, str]):
-    """Leaves the other parameters of a path as they are."""
-
-    def __missing__(self, name: str) -> str:
-        return f"{{{name}}}"
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def field_at(value: Any, path: str) -> Any:
+    """Return the field of an object that a path such as ``usage.input_tokens`` names; None if it is absent."""
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value

@@ -1,5 +1,1 @@
 """The page of the gateway for holders of an admin key: its requests, its spend, and the stored conversations."""
-
-from dragoman_gateway.endpoints.dashboard.routes import routes
-
-__all__ = ["routes"]

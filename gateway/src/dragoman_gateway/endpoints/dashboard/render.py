@@ -4,7 +4,6 @@ page's own style."""
 import base64
 import hashlib
 from collections.abc import Iterable
-from datetime import datetime
 from decimal import Decimal
 from functools import cache
 from importlib.resources import files
@@ -64,7 +63,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {"money": _money, "dollars": _dollars, "seconds": _seconds, "moment": _moment, "most": _most}
+    templates.filters |= {"money": _money, "dollars": _dollars, "seconds": _seconds, "most": _most}
+    templates.filters["moment"] = "{:%Y-%m-%d %H:%M} UTC".format
     return templates
 
 
@@ -92,10 +92,6 @@ def _seconds(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
-
-
-def _moment(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M} UTC"
 
 
 def _most(spends: Iterable[Any]) -> Decimal:

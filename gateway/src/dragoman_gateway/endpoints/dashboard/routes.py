@@ -14,7 +14,6 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from dragoman.errors import DragomanError, InvalidRequestError, PermissionDeniedError
-from dragoman.logs import get_logger
 from dragoman.store import SessionNotFoundError, Store, StoreError
 from dragoman.view import page as conversation_page
 from dragoman_gateway.access import Access, OpenAccess
@@ -24,10 +23,9 @@ from dragoman_gateway.endpoints.dashboard import render
 from dragoman_gateway.endpoints.dashboard.report import make_report
 from dragoman_gateway.errors import ClientError
 from dragoman_gateway.keys.access import presented_secret
+from dragoman_gateway.log import logger
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.settings import LOOPBACK
-
-logger = get_logger("dragoman.gateway")
 
 PATH = "/gateway/"
 _MAX_FORM = 4096

@@ -2,16 +2,14 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Any
 
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive
 
 from dragoman.errors import InvalidRequestError
+from dragoman_gateway.endpoints.endpoint import Exchange
 from dragoman_gateway.errors import BodyTooLargeError, ClientError, ContentTypeError, SlowClientError
-from dragoman_gateway.running.shares import Share
-from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.vendors.forwarding.form import BatchFile
 
 _ID_FIELD = re.compile(
@@ -29,15 +27,7 @@ class FormBody:
     what a form named on its way, for the price: nothing that a key may do depends on it.
     """
 
-    def __init__(
-        self,
-        receive: Receive,
-        headers: Mapping[str, str],
-        settings: GatewaySettings,
-        *,
-        refuses_ids: bool,
-        batch: BatchFile | None = None,
-    ) -> None:
+    def __init__(self, exchange: Exchange, *, refuses_ids: bool, batch: BatchFile | None) -> None:
         """``refuses_ids``: whether a form may name no ids, because nobody reads them here. ``batch`` sees each piece
         before it goes on.
 
@@ -45,8 +35,9 @@ class FormBody:
         """
         self.error: Exception | None = None
         self.model: str | None = None
-        self._receive = receive
-        self._settings = settings
+        self._exchange = exchange
+        self._settings = settings = exchange.generation.settings
+        headers = exchange.headers
         self._refuses_ids = refuses_ids and headers.get("content-type", "").strip().lower().startswith("multipart/")
         self._batch = batch
         length = headers.get("content-length", "")
@@ -84,14 +75,14 @@ class FormBody:
     async def _next_message(self) -> Any:
         try:
             async with asyncio.timeout(self._settings.body_seconds):
-                message = await self._receive()
+                message = await self._exchange.receive()
         except TimeoutError:
             raise SlowClientError(f"nothing of the body arrived within {self._settings.body_seconds:g} s") from None
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         return message
 
-    async def read(self, share: Share) -> bytes:
+    async def read(self) -> bytes:
         """Return the whole body, which the share holds from now on. Raises what the pieces do, and BodyTooLargeError
         for one that is larger than those that are held."""
         pieces, size = [], 0
@@ -100,7 +91,7 @@ class FormBody:
                 size += len(piece)
                 if size > self._settings.body_cap:
                     raise _too_large(self._settings.body_cap)
-                share.hold(size)
+                self._exchange.share.hold(size)
                 pieces.append(piece)
         except ClientError as error:
             raise (self.error or error) from None

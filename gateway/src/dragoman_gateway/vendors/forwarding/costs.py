@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +15,7 @@ from dragoman.limits import MaxUsage
 from dragoman.messages import CostStatus, TokenUsage
 from dragoman_gateway.access import Prices
 from dragoman_gateway.json import loads
-from dragoman_gateway.wires.forwarded import UsageRule
+from dragoman_gateway.wires.forwarded import UsageRule, field_at
 
 FREE = "local:forwarded"
 """A model whose price is 0, for what costs nothing."""
@@ -24,32 +25,30 @@ _MAX_KEPT = 8 * 1024 * 1024
 _MOST = 10**9
 
 
+@dataclass(slots=True, eq=False)
 class Cost:
-    """The cost of one request. ``rule`` says how its reply states its use; None if it is free, or unknown."""
+    """The cost of one request. ``rule`` says how its reply states its use; None if it is free, or unknown. ``fields``
+    are those of the request, and ``size`` the bytes of its body."""
 
-    def __init__(
-        self, prices: Prices, model: str, rule: UsageRule | None, *, free: bool, fields: Mapping[str, Any], size: int
-    ) -> None:
-        """``fields`` are those of the request, and ``size`` the bytes of its body."""
-        self._prices = prices
-        self._model = FREE if free else model
-        self._rule = rule
-        self._free = free
-        self._fields = fields
-        self._size = size
-        self._kept: list[bytes] = []
-        self._kept_size = 0
-        self._reserved: MaxUsage | None = None
-        self._is_stream = False
-        self._found: tuple[int, TokenUsage | None] | None = None
-        """What was read last, and of how many bytes: a long reply is parsed once."""
+    prices: Prices
+    model: str
+    rule: UsageRule | None
+    free: bool
+    fields: Mapping[str, Any]
+    size: int
+    _kept: list[bytes] = field(default_factory=list)
+    _kept_size: int = 0
+    _reserved: MaxUsage | None = None
+    _is_stream: bool = False
+    _found: tuple[int, TokenUsage | None] = (-1, None)
+    """What was read last, and of how many bytes: a long reply is parsed once."""
 
     def check_stated(self) -> None:
         """Raise InvalidRequestError for a request whose reply would not state its use."""
-        for need in () if self._rule is None else self._rule.needs:
-            if "when" in need and _word(_at(self._fields, need["when"])) != "true":
+        for need in () if self.rule is None else self.rule.needs:
+            if "when" in need and _word(field_at(self.fields, need["when"])) != "true":
                 continue
-            if _word(_at(self._fields, need["field"])) not in need["values"]:
+            if _word(field_at(self.fields, need["field"])) not in need["values"]:
                 allowed = " or ".join(each for each in need["values"] if each)
                 raise InvalidRequestError(
                     f"{need['field']} must be {allowed} for a key with a budget: without it the reply does not state"
@@ -60,24 +59,26 @@ class Cost:
     def measure(self) -> MaxUsage:
         """Return the most that the request may use: in tokens or units, whichever the model has a price for."""
         if self._reserved is None:
-            found = [TokenUsage()] if self._rule is None else list(_most(self._rule, self._fields, self._size))
+            found = [TokenUsage()] if self.rule is None else list(_most(self.rule, self.fields, self.size))
             priced = (each for each in found if self._price(each).cost_status in (CostStatus.PRICED, CostStatus.FREE))
             most = next(priced, found[0])
             inputs = most.model_copy(update={"output_tokens": 0})
             self._reserved = MaxUsage(
-                self._model, inputs, output_tokens=most.output_tokens, tool_calls=most.server_tools
+                FREE if self.free else self.model,
+                inputs,
+                output_tokens=most.output_tokens,
+                tool_calls=most.server_tools,
             )
         return self._reserved
 
     def begin(self, content_type: str, model: str) -> None:
         """Begin with the reply of a model, which a form may have named on its way."""
-        if not self._free:
-            self._model = model
+        self.model = model
         self._is_stream = content_type.partition(";")[0].strip().lower() == "text/event-stream"
 
     def feed(self, piece: bytes) -> None:
         """Keep what may state the use."""
-        if self._rule is None or self._kept_size > _MAX_KEPT:
+        if self.rule is None or self._kept_size > _MAX_KEPT:
             return
         piece = _LONG.sub(b"", piece)
         self._kept.append(piece)
@@ -93,37 +94,36 @@ class Cost:
 
     def stated(self) -> Usage | None:
         """Return what the reply states of its use, with its price; None if it states nothing."""
-        found = TokenUsage() if self._free else None if self._rule is None else self._read(self._rule)
+        rule = self.rule
+        if self.free:
+            return self._price(TokenUsage())
+        if rule is None or self._kept_size > _MAX_KEPT:
+            return None
+        size, found = self._found
+        if size != self._kept_size:
+            texts, found = [b"".join(self._kept)], None
+            if self._is_stream:
+                texts = [each.removeprefix(b"data:") for each in texts[0].splitlines() if each.startswith(b"data:")]
+            for text in texts:
+                with suppress(ValueError):
+                    if (read := _stated(rule, loads(text))) is not None:
+                        found = _sum(found, read) if rule.sums and found is not None else read
+            self._found = self._kept_size, found
         return None if found is None else self._price(found)
 
-    def _read(self, rule: UsageRule) -> TokenUsage | None:
-        if self._kept_size > _MAX_KEPT:
-            return None
-        if self._found is not None and self._found[0] == self._kept_size:
-            return self._found[1]
-        texts = [b"".join(self._kept)]
-        if self._is_stream:
-            texts = [each.removeprefix(b"data:") for each in texts[0].splitlines() if each.startswith(b"data:")]
-        found: TokenUsage | None = None
-        for text in texts:
-            with suppress(ValueError):
-                if (read := _stated(rule, loads(text))) is not None:
-                    found = _sum(found, read) if rule.sums and found is not None else read
-        self._found = (self._kept_size, found)
-        return found
-
     def _price(self, usage: TokenUsage) -> Usage:
-        return self._prices.price(self._model, usage, datetime.now(UTC))
+        return self.prices.price(FREE if self.free else self.model, usage, datetime.now(UTC))
 
 
 def _stated(rule: UsageRule, reply: Any) -> TokenUsage | None:
     """Return the use that a reply, or an event of one, states; None if it states none."""
-    unread = [each for each in rule.other if _at(reply, each) is not None]
+    unread = [each for each in rule.other if field_at(reply, each) is not None]
     counts: dict[str, int] = {}
     units: dict[str, int] = {}
     for into, table in ((counts, rule.counts), (units, rule.units)):
         for name, paths in table.items():
-            path, value = next(((each, found) for each in paths if (found := _at(reply, each)) is not None), ("", None))
+            stated = ((path, field_at(reply, path)) for path in paths)
+            path, value = next((each for each in stated if each[1] is not None), ("", None))
             if value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _MOST:
@@ -137,10 +137,9 @@ def _stated(rule: UsageRule, reply: Any) -> TokenUsage | None:
 
 
 def _sum(one: TokenUsage, other: TokenUsage) -> TokenUsage:
-    fields: dict[str, Any] = {"unread": tuple(dict.fromkeys((*one.unread, *other.unread)))}
-    for name in ("input_tokens", "output_tokens", "cached_input_tokens", "image_input_tokens", "image_output_tokens"):
-        fields[name] = (getattr(one, name) or 0) + (getattr(other, name) or 0)
-    return TokenUsage.model_validate(fields)
+    names = ("input_tokens", "output_tokens", "cached_input_tokens", "image_input_tokens", "image_output_tokens")
+    sums = {name: (getattr(one, name) or 0) + (getattr(other, name) or 0) for name in names}
+    return TokenUsage(**sums, unread=tuple(dict.fromkeys((*one.unread, *other.unread))))
 
 
 def _most(rule: UsageRule, fields: Mapping[str, Any], size: int) -> Iterator[TokenUsage]:
@@ -171,9 +170,3 @@ def _number(value: Any, default: int) -> int:
 
 def _word(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
-
-
-def _at(value: Any, path: str) -> Any:
-    for name in path.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value

@@ -58,7 +58,10 @@ class FormParts:
                 raise ClientError("the form begins with something else than its boundary")
             if at < 0:
                 return
-            self._begin_part()
+            after, self._left = self._left[len(self._end) :][:2], self._left[len(self._end) + 2 :]
+            if after not in (b"\r\n", b"--"):
+                raise ClientError("a boundary of the form does not end its line")
+            self.is_whole, self._is_head = after == b"--", after == b"\r\n"
         if self._left.strip():
             raise ClientError("the form goes on behind its last boundary")
 
@@ -73,12 +76,6 @@ class FormParts:
         if at >= 0 and len(self._left) < at + len(self._end) + 2:  # what follows says whether it is the last
             return None
         return at
-
-    def _begin_part(self) -> None:
-        after, self._left = self._left[len(self._end) :][:2], self._left[len(self._end) + 2 :]
-        if after not in (b"\r\n", b"--"):
-            raise ClientError("a boundary of the form does not end its line")
-        self.is_whole, self._is_head = after == b"--", after == b"\r\n"
 
     def _read_head(self) -> bool:
         """Read the headers of a part. Return whether they are there."""
@@ -141,7 +138,7 @@ class BatchFile:
         for name, data, ended in self._parts.feed(piece):
             if name == _PURPOSE:
                 self._read_purpose(data, ended=ended)
-            elif name == _FILE and self._may_be_batch:
+            elif name == _FILE and self._fault is None and self._purpose in (None, _BATCH):
                 self._read_lines(data, ended=ended)
         if self._lines and self._fault is None:
             lines, self._lines = self._lines, []
@@ -153,10 +150,6 @@ class BatchFile:
             raise self._fault
         if is_last and not self._parts.is_whole:
             raise ClientError("the form has no end")
-
-    @property
-    def _may_be_batch(self) -> bool:
-        return self._fault is None and self._purpose in (None, _BATCH)
 
     def _read_purpose(self, data: bytes, *, ended: bool) -> None:
         self._value += data

@@ -13,9 +13,8 @@ from dragoman.errors import InvalidRequestError, MalformedReplyError, NotFoundEr
 from dragoman_gateway.access import Caller
 from dragoman_gateway.access.owned_ids import OwnedIds
 from dragoman_gateway.access.wire_fields import wire_objects
-from dragoman_gateway.database import DatabaseUnavailableError
-from dragoman_gateway.errors import DeniedError, UnavailableError
-from dragoman_gateway.wires.forwarded import Address
+from dragoman_gateway.errors import DeniedError
+from dragoman_gateway.wires.forwarded import Address, field_at
 
 _ID = re.compile(r"(?!\.+$)[A-Za-z0-9._:~-]{1,190}")
 _PAGE_FIELDS = ("object", "has_more", "nextPageToken")
@@ -67,16 +66,8 @@ class ForwardedIds:
             return
         try:
             await self._owned.check(caller, self._owned.unshared(named))
-        except DatabaseUnavailableError:
-            raise _unavailable() from None
         except InvalidRequestError as error:
             raise NotFoundError(error.message, status=404) from None
-
-    async def owner_of(self, made: str) -> str | None:
-        try:
-            return await self._owned.owner_of(made)
-        except DatabaseUnavailableError:
-            raise _unavailable() from None
 
     async def own_rows(self, caller: Caller, fields: dict[str, Any]) -> dict[str, Any]:
         """Return a list without the rows of other keys, and without all that says something of them."""
@@ -85,10 +76,7 @@ class ForwardedIds:
         if not isinstance(rows, list):
             raise MalformedReplyError("the reply is not a list")
         ids = [each[field] for each in rows if isinstance(each, dict) and isinstance(each.get(field), str)]
-        try:
-            own = await self._owned.owned(caller, ids)
-        except DatabaseUnavailableError:
-            raise _unavailable() from None
+        own = await self._owned.owned(caller, ids)
         kept = [each for each in rows if isinstance(each, dict) and each.get(field) in own]
         found: dict[str, Any] = {each: fields[each] for each in _PAGE_FIELDS if each in fields}
         if "total" in fields:
@@ -104,17 +92,8 @@ class ForwardedIds:
         if address.makes is not None:
             found |= dict.fromkeys(texts(fields.get(address.vendor.id_field)), address.makes)
         for path, kind in address.yields.items():
-            value: Any = fields
-            for name in path.split("."):
-                value = value.get(name) if isinstance(value, dict) else None
-            found |= dict.fromkeys(texts(value), kind)
-        await self.remember(caller, found)
-
-    async def remember(self, caller: Caller, found: Mapping[str, str]) -> None:
-        try:
-            await self._owned.record(caller, found)
-        except DatabaseUnavailableError:
-            self._owned.dropped += len(found)
+            found |= dict.fromkeys(texts(field_at(fields, path)), kind)
+        await self._owned.record(caller, found)
 
 
 def texts(value: Any) -> list[str]:
@@ -122,10 +101,6 @@ def texts(value: Any) -> list[str]:
     values = value if isinstance(value, list) else [value]
     ids = [each.get("id") if isinstance(each, dict) else each for each in values]
     return [each for each in ids if isinstance(each, str) and each]
-
-
-def _unavailable() -> UnavailableError:
-    return UnavailableError("ids cannot be checked at the moment: try again", retry_after=5)
 
 
 KIND = "upload"

@@ -11,13 +11,6 @@ _ID = sa.String(200)
 
 
 def upgrade() -> None:
-    _keys()
-    _spend()
-    _responses()
-    _owners()
-
-
-def _keys() -> None:
     counters = op.create_table(
         "gateway_counters",
         sa.Column("name", sa.String(40), primary_key=True),
@@ -47,9 +40,6 @@ def _keys() -> None:
         sa.Column("revision", sa.BigInteger, nullable=False),
     )
     op.create_index("gateway_allowances_by_revision", "gateway_allowances", ["revision"])
-
-
-def _spend() -> None:
     op.create_table(
         "gateway_spend",
         sa.Column("scope", _ID, nullable=False),
@@ -69,9 +59,6 @@ def _spend() -> None:
         sa.PrimaryKeyConstraint("id", "scope", name="gateway_reservations_once"),
     )
     op.create_index("gateway_reservations_by_scope", "gateway_reservations", ["scope"])
-
-
-def _responses() -> None:
     op.create_table(
         "gateway_responses",
         sa.Column("id", _ID, primary_key=True),
@@ -102,9 +89,6 @@ def _responses() -> None:
         sa.PrimaryKeyConstraint("owner", "item_id", name="gateway_response_items_once"),
     )
     op.create_index("gateway_response_items_by_response", "gateway_response_items", ["response_id"])
-
-
-def _owners() -> None:
     op.create_table(
         "gateway_owners",
         sa.Column("id", _ID, primary_key=True),

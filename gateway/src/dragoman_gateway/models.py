@@ -1,17 +1,23 @@
-"""The deployments of a model: several keys and models under one name, weighted, with pauses after failures."""
+"""Finds the model that answers for a name: ``provider:model``, an alias, or one that clients insist on. A name may have
+several deployments, with keys and models of their own, weighted, and with pauses after failures.
+"""
 
+import difflib
+import os
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
-from dragoman import Adapter, AsyncClient, ConfigurationError, ProviderError, get_adapter
+from dragoman import Adapter, AdapterCapabilities, AsyncClient, ConfigurationError, ProviderError, get_adapter
 from dragoman.configuration.file import ProviderTable, build_provider
 from dragoman.errors import (
     AuthenticationError,
@@ -26,10 +32,13 @@ from dragoman.errors import (
     NotFoundError,
     PermissionDeniedError,
     RequestCancelledError,
+    UnknownProviderError,
     UnsupportedToolError,
 )
 from dragoman.transport import RetryPolicy
+from dragoman_gateway.access import Caller
 from dragoman_gateway.errors import ModelDeniedError, UncountedError
+from dragoman_gateway.toml import SettingsTable
 
 _FINAL = (
     InvalidRequestError,
@@ -58,10 +67,8 @@ KnownModel = Annotated[str, AfterValidator(_check_model)]
 """A model of a provider that is installed: its id, or an alias of it."""
 
 
-class DeploymentSettings(BaseModel):
+class DeploymentSettings(SettingsTable):
     """One deployment of a model, as the settings describe it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: KnownModel
     """The model, as ``provider:model``."""
@@ -89,7 +96,7 @@ class Deployment:
         """The adapter of the model, for all requests."""
         return get_adapter(self.model)
 
-    def report(self, error: DragomanError | None, now: float) -> None:
+    def report(self, error: Exception | None, now: float) -> None:
         """Note how a request ended. After a failure, others are tried first for a while."""
         if error is None:
             self.failures, self.paused_until = 0, 0.0
@@ -113,6 +120,11 @@ class FallbackQuota:
         self.requests = 0
         """Those that came since the last fallback."""
 
+    def allows(self, error: Exception) -> bool:
+        """Return whether a request that failed like this may be sent to another deployment. What was not sent costs
+        nothing."""
+        return may_help_elsewhere(error) and (isinstance(error, _OWN) or self.spend())
+
     def spend(self) -> bool:
         """Return whether a request may be sent again."""
         self._left, self.requests = min(self._left + self._share * self.requests, self._most), 0
@@ -122,47 +134,38 @@ class FallbackQuota:
         return True
 
 
+@dataclass(eq=False)
 class Deployments:
     """The deployments of one name."""
 
-    def __init__(
-        self,
-        all_of_them: Sequence[Deployment],
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        draw: Callable[[], float] = random.random,
-    ) -> None:
-        self.all = tuple(all_of_them)
+    all: Sequence[Deployment]
+    clock: Callable[[], float] = time.monotonic
+    draw: Callable[[], float] = random.random
+
+    def __post_init__(self) -> None:
         self.model = self.all[0].model
         """The model of the first deployment, which represents all of them."""
-        self._clock = clock
-        self._draw = draw
 
-    def in_order(self) -> tuple[Deployment, ...]:
+    def in_order(self) -> Sequence[Deployment]:
         """Return the deployments in the order in which to try them: drawn by weight, with paused ones at the end."""
         if len(self.all) == 1:
             return self.all
-        now = self._clock()
+        now = self.clock()
         ready = [each for each in self.all if each.paused_until <= now]
         paused = sorted((each for each in self.all if each.paused_until > now), key=lambda each: each.paused_until)
         order: list[Deployment] = []
         while ready:
-            drawn = self._draw() * sum(each.weight for each in ready)
+            drawn = self.draw() * sum(each.weight for each in ready)
             # The one in whose part of all weights the number lies; the first one if none has a weight.
             reached = accumulate(each.weight for each in ready)
             picked = next((index for index, end in enumerate(reached) if drawn < end), 0)
             order.append(ready.pop(picked))
         return (*order, *paused)
 
-    def report(self, deployment: Deployment, error: DragomanError | None) -> None:
+    def report(self, deployment: Deployment, error: Exception | None) -> None:
         """Note how a request to a deployment ended."""
         if error is None or (may_help_elsewhere(error) and not isinstance(error, _OWN)):
-            deployment.report(error, self._clock())
-
-
-def costs_nothing(error: Exception) -> bool:
-    """Whether the request that failed like this was not sent."""
-    return isinstance(error, _OWN)
+            deployment.report(error, self.clock())
 
 
 def may_help_elsewhere(error: Exception) -> bool:
@@ -205,3 +208,97 @@ def _find_key(variable: str, known: tuple[str, ...], environ: Mapping[str, str])
     if not environ.get(variable, "").strip():
         raise ConfigurationError(f"the environment variable {variable} of a deployment is not set")
     return environ[variable]
+
+
+class Models:
+    """``names`` are those of the settings: names or patterns, each with the model that answers."""
+
+    def __init__(self, names: Mapping[str, str | Sequence[DeploymentSettings]], client: AsyncClient) -> None:
+        self._client = client
+        self._deployments = {
+            name: self._alone(places) if isinstance(places, str) else build(places, client, dict(os.environ))
+            for name, places in names.items()
+        }
+        self._exact = {name: each for name, each in self._deployments.items() if not _is_pattern(name)}
+        self._patterns = tuple((name, each) for name, each in self._deployments.items() if _is_pattern(name))
+        router = client.config.router
+        self._aliases = None if router is None else router.aliases
+
+    def resolve(self, name: str, caller: Caller) -> Deployments:
+        """Return the deployments for the name.
+
+        Raises NotFoundError with the nearest names, and PermissionDeniedError if the caller may not use the model.
+        """
+        found = self._exact.get(name) or self._find(name)
+        if caller.models and not self._allows(caller, name, found.model):
+            raise ModelDeniedError(f"{name!r:.120}")
+        return found
+
+    @property
+    def places(self) -> tuple[Deployment, ...]:
+        """All deployments that the names of the settings may use."""
+        return tuple(place for each in self._deployments.values() for place in each.all)
+
+    def rule_for(self, name: str, caller: Caller) -> Callable[[str], bool] | None:
+        """Return the rule that each model has to pass that is asked for the name, by a caller who may not use all; None
+        for no rule.
+
+        A caller who may use the name gets whatever the settings mean by it. One who may use some models gets no others
+        by a name, a rule of the router or a fallback.
+        """
+        patterns = caller.models
+        if any(fnmatchcase(name, pattern) for pattern in patterns):
+            return None
+        return lambda model: any(fnmatchcase(model, pattern) for pattern in patterns)
+
+    def names(self, caller: Caller) -> tuple[str, ...]:
+        """Return the names that the caller may use: those of the settings, and the program's own aliases."""
+        own = () if self._aliases is None else tuple(self._aliases.custom)
+        known = dict.fromkeys((*self._exact, *own))
+        return tuple(name for name in known if not caller.models or self._allows(caller, name, self.target(name)))
+
+    def target(self, name: str) -> str:
+        """Return the model that answers for the name. Raises NotFoundError."""
+        return (self._exact.get(name) or self._find(name)).model
+
+    def _alone(self, model: str) -> Deployments:
+        """Return the only deployment of a model."""
+        return Deployments((Deployment(model, self._client),))
+
+    def _allows(self, caller: Caller, name: str, model: str) -> bool:
+        return any(fnmatchcase(each, pattern) for pattern in caller.models for each in (name, model))
+
+    def _find(self, name: str) -> Deployments:
+        """Return the deployments for a name that the settings do not have literally.
+
+        A pattern without a colon matches no ``provider:model``, so that ``*`` applies only to other names.
+        """
+        is_model, reason = ":" in name, ""
+        if is_model:
+            try:
+                get_adapter(name)
+            except UnknownProviderError as error:
+                is_model, reason = False, str(error)
+        for pattern, deployments in self._patterns:
+            if fnmatchcase(name, pattern) and (not is_model or ":" in pattern):
+                return deployments
+        if is_model:
+            return self._alone(name)
+        with suppress(UnknownProviderError):
+            return self._alone(
+                str(get_adapter(name).model_id) if self._aliases is None else self._aliases.resolve(name)
+            )
+        near = ", ".join(difflib.get_close_matches(name, self._exact, n=3, cutoff=0.4))
+        hint = f"near names are {near}" if near else "name it as provider:model, such as anthropic:claude-opus-5-5"
+        raise NotFoundError(reason or f"there is no model {name!r:.120}; {hint}")
+
+
+def facts_of(model: str) -> AdapterCapabilities | None:
+    """Return what is known of a model; None if its provider is not installed, as that of an alias may be."""
+    with suppress(DragomanError):
+        return get_adapter(model).capabilities
+    return None
+
+
+def _is_pattern(name: str) -> bool:
+    return any(character in name for character in "*?[")

@@ -1,1 +1,0 @@
-"""Model names: which model answers for a name, and through which deployment."""
