@@ -107,8 +107,11 @@ class UsageReader:
 
     def text(self, path: str) -> str | None:
         """Return a text, such as the service tier."""
-        text: str | None = self._value(path, str)
-        return text or None
+        text = self.native.get(path) if "." not in path else lookup_path(self.native, path)
+        if text is None or isinstance(text, str):
+            return text or None
+        self._mark_unread(path)
+        return None
 
     def objects(self, path: str) -> list[dict[str, Any]]:
         """Return the objects of a list; empty if there is none."""

@@ -179,8 +179,6 @@ class HistoryReader:
     def _metadata(
         self, role: Role, content: tuple[ContentBlock, ...], raw: Mapping[str, Any], breakpoints: tuple[int, ...]
     ) -> MessageMetadata:
-        if not (raw or breakpoints or self._calls) and role is not Role.TOOL:
-            return self._shared.get(role) or self._share(role, role, raw)
         own: dict[str, Any] = {}
         if role is Role.ASSISTANT:
             if self._calls:
@@ -189,21 +187,17 @@ class HistoryReader:
             own["parent_tool_use_id"] = content[0].tool_use_id
         if breakpoints:
             own["cache_breakpoints"] = breakpoints
-        if not _FLAGS.issuperset(map(type, raw.values())):
-            return self._new_metadata(role, copy_json({"by": self.provider, **raw}), own)
-        if own:
-            return self._new_metadata(role, {"by": self.provider, **raw}, own)
-        key = (role, *raw.items())
-        return self._shared.get(key) or self._share(key, role, raw)
-
-    def _share(self, key: Hashable, role: Role, raw: Mapping[str, Any]) -> MessageMetadata:
-        shared = self._shared[key] = self._new_metadata(role, {"by": self.provider, **raw}, {})
-        return shared
-
-    def _new_metadata(self, role: Role, note: dict[str, Any], own: dict[str, Any]) -> MessageMetadata:
+        has_values = not _FLAGS.issuperset(map(type, raw.values()))
+        key = None if own or has_values else (role, *raw.items())
+        if key is not None and (shared := self._shared.get(key)) is not None:
+            return shared
+        note = {"by": self.provider, **raw}
         if role is Role.ASSISTANT:
-            own = {**own, "model": f"{self.provider}:{self.model}", "provider": self.provider}
-        return assemble_metadata(provider_raw=note, **own)
+            own |= {"model": f"{self.provider}:{self.model}", "provider": self.provider}
+        made = assemble_metadata(provider_raw=copy_json(note) if has_values else note, **own)
+        if key is not None:
+            self._shared[key] = made
+        return made
 
 
 _FLAGS = frozenset({bool})
