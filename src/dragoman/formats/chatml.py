@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.adapter.requests.unsupported_blocks import flatten_block
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolResultBlock
 from dragoman.canonical.guard import check_text
@@ -59,7 +59,7 @@ def add_turn(turns: Turns, role: Role, name: str | None, text: str, path: str) -
                 source_losses().add(path, reason, kind=LossKind.TOOLS)
             if kept in _DEFAULTS:
                 reason = "the template itself wrote these instructions, because there were none: left out"
-                source_losses().add(path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
+                source_losses().add_info(path, reason, LossKind.OPTION)
                 return
             if kept or not count:
                 turns.add(role, text_blocks(kept), path)
@@ -217,7 +217,7 @@ def _read(role: Role, name: str | None, text: str) -> Message:
 def _turns(message: Message, names: dict[str, str], losses: LossCollector) -> list[str]:
     """Return the text of the message and each result in it as turns."""
     if message.channel is not None:
-        losses.add(message, -1, "ChatML has no channels", kind=LossKind.CHANNEL, severity=Severity.INFO)
+        losses.add_info(message, -1, "ChatML has no channels", LossKind.CHANNEL)
     found = verbatim.recover([message], 0, FORMAT)
     name = str(found[0]["name"]) if found else None
     turns: list[str] = []
@@ -230,26 +230,21 @@ def _turns(message: Message, names: dict[str, str], losses: LossCollector) -> li
     if texts:
         turns.append(_turn(_speaker(message, losses), name, "".join(texts)))
         if len(texts) > 1:
-            losses.add(
-                message, -1, "a turn of ChatML is one text: the texts are joined",
-                kind=LossKind.FLATTENED, severity=Severity.INFO,
-            )  # fmt: skip
+            losses.add_info(message, -1, "a turn of ChatML is one text: the texts are joined", LossKind.FLATTENED)
     elif not turns:
-        losses.add(
-            message, -1, "nothing of the message can be written in ChatML: left out",
-            kind=LossKind.EMPTY_MESSAGE, severity=Severity.INFO,
-        )  # fmt: skip
+        losses.add_info(
+            message, -1, "nothing of the message can be written in ChatML: left out", LossKind.EMPTY_MESSAGE
+        )
     return turns
 
 
 def _speaker(message: Message, losses: LossCollector) -> str:
     if message.role is Role.DEVELOPER:
-        reason = "ChatML has no developer: written as the system's"
-        losses.add(message, -1, reason, kind=LossKind.ROLE, severity=Severity.INFO)
+        losses.add_info(message, -1, "ChatML has no developer: written as the system's", LossKind.ROLE)
         return "system"
     if message.role is Role.TOOL:
         reason = "other content of a message with results is written as the user's"
-        losses.add(message, -1, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
+        losses.add_info(message, -1, reason, LossKind.MISPLACED_BLOCK)
         return "user"
     if not message.role.is_known:
         losses.add(message, -1, describe_unknown_role(message), kind=LossKind.ROLE)
@@ -272,7 +267,7 @@ def _text(message: Message, index: int, block: ContentBlock, losses: LossCollect
 
 def _result(message: Message, index: int, block: ToolResultBlock, name: str | None, losses: LossCollector) -> str:
     missing = "neither the failure nor the call" if block.is_error else "no call"
-    losses.add(message, index, f"a result in ChatML names {missing}", kind=LossKind.TOOLS, severity=Severity.INFO)
+    losses.add_info(message, index, f"a result in ChatML names {missing}", LossKind.TOOLS)
     text = _break_markers(message, index, result_text(message, index, block, losses), losses)
     return _turn("tool", _UNFIT_FOR_NAMES.sub("_", name) if name else name, text)
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
 from dragoman.adapter.errors import MALFORMED_ERRORS, DragomanError, RequestError
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.adapter.notes import native_tool_ids
 from dragoman.adapter.registry import adapter_class, get_adapter
 from dragoman.adapter.wire import WireResponse
@@ -108,7 +108,7 @@ def _report_unread(body: Mapping[str, Any], kind: type[Adapter]) -> None:
                 losses.add(f"$.{name}", "a history holds no definitions of tools: left out", kind=LossKind.TOOLS)
             else:
                 reason = f"a history has no options of a request: {name[:80]!r} is left out"
-                losses.add(f"$.{name}", reason, kind=LossKind.OPTION, severity=Severity.INFO)
+                losses.add_info(f"$.{name}", reason, LossKind.OPTION)
     entries = body.get(kind.history_field)
     for index, entry in enumerate(entries if known is not None and isinstance(entries, list) else ()):
         for name in sorted(entry.keys() - (known or frozenset())):

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, StrictInt, model_validator
 from pydantic_core import PydanticCustomError
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import Citation, ContentBlock, FrozenModel, TextBlock, ThinkingBlock, ToolResultBlock
 from dragoman.canonical.guard import JsonObject, Text
 from dragoman.canonical.message import Message, MessageMetadata, Role
@@ -143,20 +143,19 @@ def _block(part: AcpPart, ids: ToolIdReader | None = None) -> ContentBlock:
 
 def _message(message: Message, ids: Mapping[str, str], losses: LossCollector) -> Fields:
     if message.channel is not None:
-        losses.add(message, -1, "ACP has no channels", kind=LossKind.CHANNEL, severity=Severity.INFO)
+        losses.add_info(message, -1, "ACP has no channels", LossKind.CHANNEL)
     role = "agent" if message.role in (Role.ASSISTANT, Role.TOOL) else "user"
     if message.role in (Role.SYSTEM, Role.DEVELOPER):
         losses.add(message, -1, f"ACP has no {message.role}: written as the user's", kind=LossKind.ROLE)
     if not message.role.is_known:
         losses.add(message, -1, describe_unknown_role(message), kind=LossKind.ROLE)
     if message.role is Role.TOOL and len(message.content) > 1:
-        reason = "each result is read as a separate message"
-        losses.add(message, -1, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
+        losses.add_info(message, -1, "each result is read as a separate message", LossKind.FLATTENED)
     # Results become tool messages when they are read, and other parts next to them the speaker's.
     for index, block in enumerate(message.content):
         if isinstance(block, ToolResultBlock) != (message.role is Role.TOOL):
             reason = f"a {block.type} block in a {message.role} message is read as another speaker's"
-            losses.add(message, index, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
+            losses.add_info(message, index, reason, LossKind.MISPLACED_BLOCK)
     writer = _Writer(_ACP_LABEL, AcpPart.model_validate, bool, ids, losses, _block)
     parts = [writer.part(message, index) for index in range(len(message.content))]
     part_dicts = [part.model_dump(mode="json", exclude_unset=True) for part in parts if part is not None]

@@ -331,8 +331,7 @@ def _read_document(document: Any) -> tuple[MessageBody, MessageBodySchema | None
 
 def _write(message: Message, losses: LossCollector) -> MessageBody:
     if message.channel is not None:
-        reason = f"{_LABEL} has no channels"
-        losses.add(message, -1, reason, kind=LossKind.CHANNEL, severity=Severity.INFO)
+        losses.add_info(message, -1, f"{_LABEL} has no channels", LossKind.CHANNEL)
     if (found := verbatim.recover([message], 0, FORMAT)) is not None:
         return MessageBody.from_json(found[0]["parts"])
     writer = PartWriter(

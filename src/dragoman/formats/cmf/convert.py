@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.adapter.notes import strip_note
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock
 from dragoman.canonical.extensions.extensions import Extensions
@@ -349,8 +349,7 @@ class _Writer:
         noted = self._note_blocks(message, content)
         note = build_note(message, written, noted)
         if not message.role.is_known:
-            reason = f"{describe_unknown_role(message)}, and kept in custom"
-            self._losses.add(message, -1, reason, kind=LossKind.ROLE, severity=Severity.INFO)
+            self._losses.add_info(message, -1, f"{describe_unknown_role(message)}, and kept in custom", LossKind.ROLE)
         entry = {"message": written, "extensions": write_extensions(message, note, slots)}
         return _use_native_ids(entry, self._ids) if self._ids else entry
 
@@ -368,12 +367,11 @@ class _Writer:
             elif "more" in noted[-1]:
                 what = ", ".join(sorted(noted[-1]["more"]))
                 reason = f"CMF has no form for all of this {block.type} block ({what}): kept in custom"
-                self._losses.add(message, index, reason, severity=Severity.INFO)
+                self._losses.add_info(message, index, reason)
             if isinstance(block, ToolResultBlock) and block.tool_use_id not in self._tools:
-                self._losses.add(
-                    message, index, "the result answers no call, so its tool has no name",
-                    kind=LossKind.ORPHAN_RESULT, severity=Severity.INFO,
-                )  # fmt: skip
+                self._losses.add_info(
+                    message, index, "the result answers no call, so its tool has no name", LossKind.ORPHAN_RESULT
+                )
         return noted if noted != [{"part": index} for index in range(len(content))] else None
 
 

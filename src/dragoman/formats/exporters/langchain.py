@@ -8,7 +8,7 @@ from functools import partial
 from typing import Literal
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     ContentBlock,
@@ -147,7 +147,7 @@ class _Writer(LibraryWriter):
             ):
                 if "type" not in block.data:
                     reason = "a native block without a type is read again as one of LangChain's"
-                    self.losses.add(message, index, reason, kind=LossKind.NATIVE_BLOCK, severity=Severity.INFO)
+                    self.losses.add_info(message, index, reason, LossKind.NATIVE_BLOCK)
                 return [{"type": "non_standard", "value": dict(block.data)}]
             case _:
                 return self.text_parts(message, index, block)

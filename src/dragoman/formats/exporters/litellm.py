@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     AudioBlock,
@@ -90,7 +90,7 @@ class _Writer(LibraryWriter):
                     texts += [part["text"] for part in self.text_parts(message, index, block)]
         if len(texts) > 1:
             reason = "a reply of LiteLLM has one text: the texts are joined"
-            self.losses.add(message, -1, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
+            self.losses.add_info(message, -1, reason, LossKind.FLATTENED)
         entry: Entry = {"role": "assistant", "content": "".join(texts) if texts else None}
         if thinking:
             entry["thinking_blocks"] = thinking
@@ -124,7 +124,7 @@ class _Writer(LibraryWriter):
                 reason = (
                     f"the type of audio is written as its format {_AUDIO[media_type]}: another spelling of it is lost"
                 )
-                self.losses.add(message, index, reason, kind=LossKind.MEDIA, severity=Severity.INFO)
+                self.losses.add_info(message, index, reason, LossKind.MEDIA)
             return [{"type": "input_audio", "input_audio": {"data": data, "format": _AUDIO[media_type]}}]
         if isinstance(block, DocumentBlock) and data is not None:
             named = {"filename": block.title} if block.title else {}

@@ -13,7 +13,7 @@ from contextlib import closing
 from importlib.resources import files
 from typing import Any
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     ContentBlock,
@@ -63,14 +63,13 @@ class _Writer(LibraryWriter):
             self.report_role(message, "system")
         parts = [part for index, block in enumerate(message.content) for part in self._part(message, index, block)]
         if not parts:
-            reason = "nothing of the message can be written: left out"
-            self.losses.add(message, -1, reason, kind=LossKind.EMPTY_MESSAGE, severity=Severity.INFO)
+            self.losses.add_info(message, -1, "nothing of the message can be written: left out", LossKind.EMPTY_MESSAGE)
             return []
         if message.role is Role.ASSISTANT:
             self._replies[self._count] = message
             if message.stop_reason is not None:
                 reason = "a log of llm has no reason for the end of a reply: left out"
-                self.losses.add(message, -1, reason, kind=LossKind.FIELD, severity=Severity.INFO)
+                self.losses.add_info(message, -1, reason, LossKind.FIELD)
         self._count += 1
         return [{"role": _ROLES.get(message.role, str(message.role)), "parts": parts}]
 
@@ -121,7 +120,7 @@ class _Writer(LibraryWriter):
                 texts.append(text)
         if len(texts) > 1:
             reason = "a result of llm is one text: its texts are joined"
-            self.losses.add(message, index, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
+            self.losses.add_info(message, index, reason, LossKind.FLATTENED)
         output = "".join(texts)
         return {
             "type": "tool_result",

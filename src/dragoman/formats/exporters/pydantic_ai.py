@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     ContentBlock,
@@ -77,7 +77,7 @@ class _Writer(LibraryWriter):
         content = result_content(block, lambda part: self._content(message, index, part))
         if not isinstance(content, str) and all(isinstance(item, str) for item in content):
             reason = "several texts of a result are a list, which is read again as one text of JSON"
-            self.losses.add(message, index, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
+            self.losses.add_info(message, index, reason, LossKind.FLATTENED)
         return {
             "part_kind": "tool-return",
             "tool_name": self.names.get(block.tool_use_id, "unknown"),
@@ -173,7 +173,7 @@ class _Writer(LibraryWriter):
                 continue
             if citation.kind != "web":
                 reason = f"pydantic-ai has no citations of the kind {citation.kind[:40]!r}: written as web"
-                self.losses.add(message, index, reason, kind=LossKind.CITATIONS, severity=Severity.INFO)
+                self.losses.add_info(message, index, reason, LossKind.CITATIONS)
             excerpts = [citation.cited_text] if citation.cited_text else []
             source = {"kind": "web", "url": citation.url, "title": citation.title, "excerpts": excerpts}
             anchored = citation.start is not None and citation.end is not None

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from pydantic_core import to_json
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.adapter.registry import adapter_class, is_provider
 from dragoman.adapter.requests.unsupported_blocks import flatten_block
 from dragoman.canonical.blocks import (
@@ -56,7 +56,7 @@ class LibraryWriter:
         for message in ordered:
             if message.id in moved:
                 reason = f"{self.label} has no instructions between a call and its result: they change places"
-                self.losses.add(message, -1, reason, kind=LossKind.ROLE, severity=Severity.INFO)
+                self.losses.add_info(message, -1, reason, LossKind.ROLE)
         self.history = ordered
         self.names = tool_names_by_id(self.history)
 
@@ -71,12 +71,12 @@ class LibraryWriter:
         kind = block.source.kind
         if block.media_type is None and kind in typed:
             reason = f"{self.label} requires the type of a medium: it is unknown, written as {media_type_of(block)}"
-            self.losses.add(message, index, reason, kind=LossKind.MEDIA, severity=Severity.INFO)
+            self.losses.add_info(message, index, reason, LossKind.MEDIA)
         if getattr(block, "citations", None) is not None:
             self.leave_out(message, index, "request for citations of a document", kind=LossKind.MEDIA)
         if kind == "text" and not texts:
             reason = f"{self.label} has no document as a text: written as base64"
-            self.losses.add(message, index, reason, kind=LossKind.MEDIA, severity=Severity.INFO)
+            self.losses.add_info(message, index, reason, LossKind.MEDIA)
         if block.media_type is not None and kind == "url" and not url_type:
             self.leave_out(message, index, "type of a medium by URL", kind=LossKind.MEDIA)
         if block.source.provider is not None and not owner:
@@ -127,21 +127,20 @@ class LibraryWriter:
 
     def leave_out_usage(self, message: Message) -> None:
         if message.metadata.usage is not None or message.metadata.model is not None:
-            reason = f"{self.label} has no models and no usage: left out"
-            self.losses.add(message, -1, reason, kind=LossKind.USAGE, severity=Severity.INFO)
+            self.losses.add_info(message, -1, f"{self.label} has no models and no usage: left out", LossKind.USAGE)
 
     def leave_out_error(self, message: Message, index: int, result: ToolResultBlock) -> None:
         if result.is_error:
             reason = f"a result of {self.label} has no flag for errors: left out"
-            self.losses.add(message, index, reason, kind=LossKind.TOOLS, severity=Severity.INFO)
+            self.losses.add_info(message, index, reason, LossKind.TOOLS)
 
     def check_message(self, message: Message) -> None:
         """Report the fields of a message that no library stores."""
         if message.channel is not None:
-            self.losses.add(message, -1, f"{self.label} has no channels", kind=LossKind.CHANNEL, severity=Severity.INFO)
+            self.losses.add_info(message, -1, f"{self.label} has no channels", LossKind.CHANNEL)
         for index, block in enumerate(message.content):
             if isinstance(block, ToolUseBlock) and block.raw_input == "":
-                self.losses.add(message, index, EMPTY_ARGUMENTS, severity=Severity.INFO)
+                self.losses.add_info(message, index, EMPTY_ARGUMENTS)
 
     def citations(self, message: Message, index: int, block: TextBlock) -> list[Entry]:
         """Return the citations of a text; report general fields that are added to a provider's own."""
@@ -149,12 +148,12 @@ class LibraryWriter:
         own = [citation.data for citation in block.citations]
         if any(data is not None and fields != data for fields, data in zip(written, own, strict=True)):
             reason = f"{self.label} has general fields of a citation: they are added to the provider's own"
-            self.losses.add(message, index, reason, kind=LossKind.CITATIONS, severity=Severity.INFO)
+            self.losses.add_info(message, index, reason, LossKind.CITATIONS)
         return written
 
     def report_role(self, message: Message, other: str) -> None:
         reason = f"{self.label} has no {message.role} with this content: written as the {other}'s"
-        self.losses.add(message, -1, reason, kind=LossKind.ROLE, severity=Severity.INFO)
+        self.losses.add_info(message, -1, reason, LossKind.ROLE)
 
     def model(self, message: Message) -> tuple[str | None, str | None]:
         """Return the library's name of the provider, and the name of the model."""

@@ -6,7 +6,7 @@ fields: ``createdAt``, and ``model`` and ``usage`` of the last step. Source: htt
 
 from collections.abc import Iterator, Sequence
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     ContentBlock,
@@ -98,14 +98,14 @@ class _Writer(LibraryWriter):
         for message in replies[:-1]:
             if message.metadata.model != last.metadata.model:
                 reason = f"{self.label} has one model for all steps: that of the last one is written"
-                self.losses.add(message, -1, reason, kind=LossKind.USAGE, severity=Severity.INFO)
+                self.losses.add_info(message, -1, reason, LossKind.USAGE)
             if message.usage is not None:
                 reason = f"{self.label} has one usage for all steps: that of the last one is written"
-                self.losses.add(message, -1, reason, kind=LossKind.USAGE, severity=Severity.INFO)
+                self.losses.add_info(message, -1, reason, LossKind.USAGE)
         for message in replies:
             if message.stop_reason is not None:
                 reason = f"{self.label} has no reason for the end of a reply: left out"
-                self.losses.add(message, -1, reason, kind=LossKind.STOP_REASON, severity=Severity.INFO)
+                self.losses.add_info(message, -1, reason, LossKind.STOP_REASON)
         if last.metadata.model is not None:
             metadata["model"] = last.metadata.model
         if last.usage is not None:
@@ -135,7 +135,7 @@ class _Writer(LibraryWriter):
             part, step = self._open.pop(block.tool_use_id, (None, ""))
             if part is not None and step != self._latest:
                 reason = f"{self.label} has a result in the step of its call: it changes places with the next step"
-                self.losses.add(message, index, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
+                self.losses.add_info(message, index, reason, LossKind.MISPLACED_BLOCK)
             if part is None:
                 reason = f"{self.label} has no result without its call: written as text"
                 self.losses.add(message, index, reason, kind=LossKind.ORPHAN_RESULT)
@@ -186,7 +186,7 @@ class _Writer(LibraryWriter):
         yield {"type": "text", "text": block.text, **self._provided(message, index, named)}
         if block.citations:
             reason = f"{self.label} has the address and the title of a source: where and what it supports is left out"
-            self.losses.add(message, index, reason, kind=LossKind.CITATIONS, severity=Severity.INFO)
+            self.losses.add_info(message, index, reason, LossKind.CITATIONS)
         for number, citation in enumerate(block.citations):
             if citation.url is None:
                 self.leave_out(message, index, "citation without an address", kind=LossKind.CITATIONS)

@@ -17,14 +17,12 @@ Source: https://modelcontextprotocol.io/specification, schema 2025-11-25.
 
 import base64
 import struct
-import tomllib
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from dragoman.adapter.losses import LossKind
+from dragoman.adapter.package_data import read_toml
 from dragoman.canonical.blocks import (
     AudioBlock,
     ContentBlock,
@@ -40,10 +38,10 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
 from dragoman.canonical.ids import new_ulid
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.document import dig, parse_json_or_lines
+from dragoman.formats.document import dig
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import media_block, provider_block, read_media, text_blocks, to_text
-from dragoman.formats.reading.fields import Fields, drop_tools, inner_fields, iter_fields, source_losses, typed_errors
+from dragoman.formats.reading.fields import Fields, drop_tools, iter_rows, source_losses, typed_errors
 from dragoman.formats.reading.turns import Turns, read_time, stop_after
 from dragoman.formats.reading.words import words_of
 
@@ -80,20 +78,15 @@ def read_task(data: bytes) -> dict[str, Any]:
     return found
 
 
-@cache
-def _tables() -> dict[str, Any]:
-    """Return the fields of each message by number: the name in JSON, and the kind; a star marks a list."""
-    return tomllib.loads(files("dragoman.formats.importers").joinpath("a2a.toml").read_text(encoding="utf-8"))
-
-
 def _read_message(data: bytes, kind: str, depth: int) -> Any:
     if depth > MAX_DOCUMENT_DEPTH:
         raise FormatError(f"this is nested deeper than {MAX_DOCUMENT_DEPTH} levels")
+    fields = read_toml("dragoman.formats.importers", "a2a.toml")[kind]
     found: dict[str, Any] = {}
     position = 0
     while position < len(data):
         tag, position = _varint(data, position)
-        known = _tables()[kind].get(str(tag >> 3))
+        known = fields.get(str(tag >> 3))
         if known is None:
             raise FormatError(f"a {kind} of A2A has no field {tag >> 3}")
         name, inner = known
@@ -156,9 +149,8 @@ def from_a2a(document: Any) -> list[Message]:
     Raises FormatError, with a path.
     """
     is_binary = isinstance(document, (bytes, bytearray)) and is_task(bytes(document))
-    data = read_task(bytes(document)) if is_binary else parse_json_or_lines(document, format_name=FORMAT)
     turns = Turns()
-    for fields in iter_fields(data, FORMAT):
+    for fields in iter_rows(read_task(bytes(document)) if is_binary else document, FORMAT):
         if "role" in fields:
             _message(fields, turns)
         elif "status" in fields or "history" in fields:
@@ -205,9 +197,9 @@ def _message(message: Fields, turns: Turns) -> None:
     if role is None:
         raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
     message.ignore("messageId", "message_id", "contextId", "context_id", "taskId", "task_id", "kind")
-    metadata = message.object("metadata")
-    model = metadata.text("model") if metadata is not None and isinstance(metadata.look("model"), str) else None
-    time = read_time(metadata.take("timestamp")) if metadata is not None else None
+    metadata = message.inner("metadata")
+    model = metadata.text("model") if isinstance(metadata.look("model"), str) else None
+    time = read_time(metadata.take("timestamp"))
     parts = message.objects("parts")
     turns.start(role, has_results=any(_data_type(part) in _RESULTS for part in parts))
     blocks: list[ContentBlock] = []
@@ -280,7 +272,7 @@ def from_mcp(document: Any) -> list[Message]:
     A frame of JSON-RPC around one of them is opened. Raises FormatError, with a path.
     """
     turns = Turns()
-    for fields in iter_fields(parse_json_or_lines(document, format_name=_MCP), _MCP):
+    for fields in iter_rows(document, _MCP):
         if "jsonrpc" in fields:
             fields.ignore("jsonrpc", "id", "method")
             inner = fields.object("params", "result")
@@ -314,13 +306,12 @@ def _entry(fields: Fields, turns: Turns) -> None:
 
 
 def _mcp_message(message: Fields, turns: Turns) -> None:
-    role = message.role(words_of(_MCP).roles)
+    role = message.role()
     is_one = isinstance(message.look("content"), Mapping)  # or a list of parts
-    parts = [inner_fields(message, "content")] if is_one else message.objects("content")
+    parts = [message.inner("content")] if is_one else message.objects("content")
     turns.start(role, has_results=any(part.look("type") == "tool_result" for part in parts))
     blocks = [_mcp_part(part, turns) for part in parts]
-    stop = words_of(_MCP).stops.get(message.text("stopReason") or "")
-    metadata = {"model": message.text("model"), "stop_reason": stop_after(blocks, stop)}
+    metadata = {"model": message.text("model"), "stop_reason": stop_after(blocks, message.stop_reason("stopReason"))}
     turns.add(role, blocks, message.path, metadata=metadata if role is Role.ASSISTANT else None)
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import ContentBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
@@ -28,7 +28,15 @@ from dragoman.formats.document import copy_json_at, dig, parse, parse_json_or_li
 from dragoman.formats.errors import FormatError
 from dragoman.formats.native import read_request
 from dragoman.formats.reading.blocks import build_usage, media_block, provider_block, text_blocks, to_text
-from dragoman.formats.reading.fields import Fields, RowNames, iter_fields, source_losses, take_counts, typed_errors
+from dragoman.formats.reading.fields import (
+    Fields,
+    RowNames,
+    iter_fields,
+    iter_rows,
+    source_losses,
+    take_counts,
+    typed_errors,
+)
 from dragoman.formats.reading.turns import Turns, read_time
 from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
@@ -77,8 +85,7 @@ def _entries(data: Any) -> Iterator[_Entry]:
         kind = line.text("type")
         message = line.object("message") if kind in _EVENTS else None
         if message is None:
-            reason = f"a line of the type {str(kind)[:40]!r} is not a message: left out"
-            source_losses().add(line.path, reason, severity=Severity.INFO)
+            source_losses().add_info(line.path, f"a line of the type {str(kind)[:40]!r} is not a message: left out")
             for field_name in line.whole():
                 if field_name not in words_of(FORMAT).skipped["line"]:
                     source_losses().add_field(line.path, field_name, FORMAT)
@@ -102,7 +109,7 @@ def _entries(data: Any) -> Iterator[_Entry]:
             entry.metadata = {
                 "model": f"{_PROVIDER}:{name}" if name else None,
                 "usage": _usage(usage) if usage is not None else None,
-                "stop_reason": words_of(FORMAT).stops.get(message.text("stop_reason") or ""),
+                "stop_reason": message.stop_reason("stop_reason"),
             }
         message.ignore("type", "stop_sequence", "container", "context_management", "stop_details")
         line.skip("line")
@@ -119,8 +126,7 @@ def _drop_repeated(entries: Iterator[_Entry]) -> Iterator[_Entry]:
         if first is entry:
             yield entry
         elif (first.role, first.content) == (entry.role, entry.content):
-            reason = "a line with this id and content is there already: left out"
-            source_losses().add(entry.path, reason, severity=Severity.INFO)
+            source_losses().add_info(entry.path, "a line with this id and content is there already: left out")
         else:
             reason = "the id of a line occurs again with another message: both are kept"
             source_losses().add(entry.path, reason)
@@ -159,7 +165,7 @@ def _branch(entries: list[_Entry]) -> list[_Entry]:
         )
     ]
     if len(by_id) > len(chain) and len(kept) < len(entries):
-        source_losses().add("$", "branches that the user left are not read", severity=Severity.INFO)
+        source_losses().add_info("$", "branches that the user left are not read")
     return kept
 
 
@@ -211,7 +217,7 @@ def from_codex(document: Any) -> list[Message]:
     usages: list[tuple[int, Usage]] = []
     model: str | None = None
     turns = Turns()
-    for line in iter_fields(parse_json_or_lines(document, format_name=_CODEX), _CODEX):
+    for line in iter_rows(document, _CODEX):
         line.ignore("timestamp", "ordinal")
         kind = line.text("type")
         if kind == "response_item" or (kind not in _SETTINGS and "payload" not in line):
@@ -233,10 +239,10 @@ def from_codex(document: Any) -> list[Message]:
                 usages += [(len(items), usage)] if usage is not None else []
             if kind == "compacted":
                 reason = "the log was compacted here: the messages before are kept, the summary is left out"
-                source_losses().add(line.path, reason, severity=Severity.INFO)
+                source_losses().add_info(line.path, reason)
             event.whole()
             reason = f"settings and events of the program ({kind}) are not part of the conversation: left out"
-            source_losses().add(event.path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
+            source_losses().add_info(event.path, reason, LossKind.OPTION)
     body = {"input": items, **({"model": model} if model else {})}
     read = read_request(_CODEX_PROVIDER, body, "$", paths)
     return [*turns.messages, *_with_usage(read, items, usages)]
@@ -333,8 +339,7 @@ class _ConversationReader:
             isinstance(node, dict) and _has_content(node.get("message")) for node in self._nodes.whole().values()
         ) - sum(_has_content(node.look("message")) for node in nodes)
         if others > 0:
-            reason = "other branches of the conversation are left out"
-            source_losses().add(self._nodes.path, reason, severity=Severity.INFO)
+            source_losses().add_info(self._nodes.path, "other branches of the conversation are left out")
         return self._turns.messages
 
     def _branch(self) -> list[Fields]:
@@ -357,7 +362,7 @@ class _ConversationReader:
         author = message.object("author")
         if author is None:
             raise message.fault("author", "is missing")
-        role = author.role(words_of(_CHATGPT).roles)
+        role = author.role()
         content = message.object("content")
         blocks = self._content(content) if content is not None else []
         recipient = message.text("recipient") or _EVERYONE

@@ -15,14 +15,12 @@ import gzip
 import hashlib
 import io
 import re
-import tomllib
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -37,6 +35,7 @@ from dragoman.adapter.errors import (
     MissingExtraError,
     ProviderError,
 )
+from dragoman.adapter.package_data import read_toml
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireResponse
@@ -260,7 +259,7 @@ def wire_at(url: str) -> Wire | None:
 
 @cache
 def _rows() -> tuple[_Row, ...]:
-    table = tomllib.loads(files("dragoman.formats.importers").joinpath("wires.toml").read_text(encoding="utf-8"))
+    table = read_toml("dragoman.formats.importers", "wires.toml")
     rows = [_row(row.get("host"), re.compile(f"{row['path']}$"), row["provider"]) for row in table["wires"]]
     either = re.compile(f"({_CHAT.pattern}|{_RESPONSES.pattern})$")
     rows += [_row(row["host"], either, row["provider"]) for row in table["hosts"]]

@@ -38,7 +38,7 @@ def from_haystack(document: Any) -> list[Message]:
 
 
 def _message(message: Fields, turns: Turns, called: dict[str | None, Any]) -> None:
-    role = message.role(words_of(FORMAT).roles, "role", "_role")
+    role = message.role(None, "role", "_role")
     name = message.text("name", "_name")
     if name is not None:
         source_losses().add(f"{message.path}.name", "a message has no name of its speaker: left out")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.document import dig, objects_in, parse, parse_json_or_lines, parse_or_none
@@ -150,7 +150,7 @@ class _RowReader:
         kept = {key: value for key, value in arguments.items() if value is not None or known.get(key, False)}
         if len(kept) < len(arguments):
             reason = "the column has null for arguments that are absent: left out"
-            source_losses().add(path, reason, kind=LossKind.INVALID_INPUT, severity=Severity.INFO)
+            source_losses().add_info(path, reason, LossKind.INVALID_INPUT)
         return kept
 
     def _sharegpt_call(self, content: Any, message: Fields) -> list[ContentBlock]:

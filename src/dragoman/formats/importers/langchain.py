@@ -28,7 +28,7 @@ from dragoman.formats.reading.blocks import (
     to_text,
     tool_call,
 )
-from dragoman.formats.reading.fields import Fields, inner_fields, list_inside, source_losses, take_counts
+from dragoman.formats.reading.fields import Fields, list_inside, source_losses, take_counts
 from dragoman.formats.reading.tool_calls import ToolIdReader, pair_groups
 from dragoman.formats.reading.turns import put_results_first, stop_after
 from dragoman.formats.reading.words import words_of
@@ -86,7 +86,7 @@ def _find_messages(document: Any) -> tuple[Any, str]:
 
 
 def _messages(message: Fields, name: str | None, ids: ToolIdReader) -> list[Message]:
-    kwargs, reported = inner_fields(message, "additional_kwargs"), inner_fields(message, "response_metadata")
+    kwargs, reported = message.inner("additional_kwargs"), message.inner("response_metadata")
     # What a program or a provider stored next to the fields of all messages has no place.
     kwargs.skip("kwargs")
     reported.skip("metadata")

@@ -33,7 +33,7 @@ from dragoman.formats.reading.blocks import (
     to_text,
     tool_call,
 )
-from dragoman.formats.reading.fields import Fields, inner_fields, is_empty, source_losses
+from dragoman.formats.reading.fields import Fields, is_empty, source_losses
 from dragoman.formats.reading.tool_calls import ToolIdReader
 
 CLASSES = {
@@ -144,7 +144,7 @@ _FORMATS = {"mp3": "audio/mpeg"}
 
 def read_extras(item: Fields) -> Fields:
     """Take what a provider's package stores with a block: ids of the provider's own storage, and signatures."""
-    extras = inner_fields(item, "extras")
+    extras = item.inner("extras")
     extras.skip("extras")
     return extras
 
@@ -247,11 +247,11 @@ class BlockReader:
         if isinstance(item.look("image_url"), str):
             yield media_from_url(item.required_text("image_url"), kind="image")
         else:
-            image = inner_fields(item, "image_url")
+            image = item.inner("image_url")
             yield media_from_url(image.required_text("url"), kind="image", detail=image.text("detail"))
 
     def input_audio(self, item: Fields) -> Iterator[ContentBlock]:
-        audio = inner_fields(item, "input_audio")
+        audio = item.inner("input_audio")
         data, word = audio.required_text("data"), audio.required_text("format")
         yield media_block("base64", data, _FORMATS.get(word, f"audio/{word}"), kind="audio")
 

@@ -23,10 +23,10 @@ from typing import Any
 
 from dragoman.adapter.losses import LossKind
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
-from dragoman.formats.document import kind_of, nested_objects_in, parse, parse_json_or_lines, read_list
+from dragoman.formats.document import kind_of, nested_objects_in, parse, read_list
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.langchain import from_langchain
-from dragoman.formats.reading.fields import Fields, iter_fields, source_losses, typed_errors
+from dragoman.formats.reading.fields import Fields, iter_rows, source_losses, typed_errors
 from dragoman.formats.results import Conversation
 from dragoman.sqlite_files import read_database
 
@@ -189,7 +189,7 @@ def from_langsmith(document: Any) -> list[Conversation]:
     Raises FormatError, with a path, if no run is one of a model.
     """
     found: dict[int, tuple[str, list[Native]]] = {}
-    for run in iter_fields(parse_json_or_lines(document, format_name=_LANGSMITH), _LANGSMITH):
+    for run in iter_rows(document, _LANGSMITH):
         kind, name = run.look("run_type"), run.look("id")
         run.skip("run")
         if kind is not None and kind not in _RUN_MODELS:

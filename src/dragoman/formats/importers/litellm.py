@@ -29,7 +29,7 @@ from dragoman.formats.reading.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.reading.fields import Fields, inner_fields, is_empty, moved_losses, source_losses, take_counts
+from dragoman.formats.reading.fields import Fields, is_empty, moved_losses, source_losses, take_counts
 from dragoman.formats.reading.words import words_of
 
 LIBRARY = "litellm"
@@ -238,7 +238,7 @@ def _append_reply(
         choice.whole()
         source_losses().add(choice.path, "a conversation has one continuation: the other choices are left out")
     first.ignore("index", "logprobs")
-    inner_fields(first, "provider_specific_fields").ignore("native_finish_reason")
+    first.inner("provider_specific_fields").ignore("native_finish_reason")
     word, named, tokens = first.text("finish_reason") or "", reply.text("model"), reply.object("usage")
     usage = build_usage(**take_counts(tokens)) if tokens is not None else None
     if (answer := first.object("message")) is None:

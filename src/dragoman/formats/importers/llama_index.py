@@ -20,7 +20,6 @@ from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import provider_block, read_citation, read_media, text_blocks, to_text
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.turns import Turns
-from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
 
 FORMAT = "llama-index"
@@ -64,7 +63,7 @@ def _lists(data: Any, path: str) -> Iterator[tuple[str, Any, str]]:
 def _read(messages: Any, path: str) -> list[Message]:
     turns = Turns()
     for message in iter_fields(messages, FORMAT, path):
-        role = message.role(words_of(FORMAT).roles)
+        role = message.role()
         extra = message.object("additional_kwargs")
         turns.start(role, has_results=role is Role.TOOL)
         signatures = extra.take("thinking_signature") if extra is not None else None

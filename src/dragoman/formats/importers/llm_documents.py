@@ -21,7 +21,6 @@ from dragoman.formats.errors import FormatError
 from dragoman.formats.native import read_reply
 from dragoman.formats.reading.blocks import build_usage, count_of, provider_block, read_media, text_blocks, to_text
 from dragoman.formats.reading.fields import (
-    ROLES,
     Fields,
     drop_tools,
     is_empty,
@@ -238,7 +237,7 @@ def _response(fields: Fields) -> list[Message]:
 
 
 def _message(message: Fields, turns: Turns, metadata: Mapping[str, Any], time: Any = None) -> None:
-    role = message.role(ROLES)
+    role = message.role()
     parts = message.objects("parts")
     turns.start(role, has_results=any(part.look("type") == "tool_result" for part in parts))
     blocks = [block for part in parts for block in read_part(part, turns)]
@@ -418,7 +417,7 @@ def read_native_reply(native: Any, path: str) -> list[ContentBlock]:
         reply = read_reply("anthropic", dict(native), path)
     except FormatError:
         reason = "the provider's own reply is stored in a short form: only the columns of the log are read"
-        source_losses().add(path, reason, severity=Severity.INFO)
+        source_losses().add_info(path, reason)
         return []
     return [block for block in reply.content if block.type != "tool_use"]
 

@@ -25,7 +25,7 @@ from dragoman.formats.importers.llm_documents import (
     read_usage,
 )
 from dragoman.formats.reading.blocks import provider_block, to_text
-from dragoman.formats.reading.fields import ROLES, Fields, typed_errors
+from dragoman.formats.reading.fields import Fields, typed_errors
 from dragoman.formats.reading.turns import Turns, read_time
 from dragoman.formats.results import Conversation
 from dragoman.sqlite_files import read_database
@@ -112,7 +112,7 @@ class _Log:
     def _add(self, native: Row, turn: Row | None, time: datetime | None, turns: Turns) -> None:
         """Add a message of a thread."""
         message = Fields(native, f"$.messages[{native['hash']}]", LIBRARY)
-        role = message.role(ROLES)
+        role = message.role()
         parts = self._rows("select * from parts where message_hash = ? order by position", [native["hash"]])
         turns.start(role, has_results=any(part["type"] == "tool_result" for part in parts))
         blocks: list[ContentBlock] = []

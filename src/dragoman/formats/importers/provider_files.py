@@ -77,7 +77,7 @@ def from_openai_batch(document: Any) -> list[Conversation]:
     """
     names = RowNames()
     found: list[Conversation] = []
-    for row in iter_fields(parse_json_or_lines(document, format_name=OPENAI), OPENAI):
+    for row in iter_rows(document, OPENAI):
         request, output = (row.object("input"), row.object("output")) if "output" in row else (None, row)
         messages = _openai_request(request) if request is not None else []
         assert output is not None

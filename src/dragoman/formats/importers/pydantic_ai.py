@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import Citation, ContentBlock, RedactedThinkingBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import Usage
@@ -29,7 +29,6 @@ from dragoman.formats.reading.blocks import (
 )
 from dragoman.formats.reading.fields import Fields, source_losses, take_counts
 from dragoman.formats.reading.turns import Turns, stop_after, take_time
-from dragoman.formats.reading.words import words_of
 
 LIBRARY = "pydantic-ai"
 
@@ -151,7 +150,7 @@ def _response(response: Fields, parts: list[Fields], turns: Turns) -> None:
         if signature and found and not isinstance(found[0], ThinkingBlock):
             signatures[len(blocks)] = signature
         blocks += found
-    stop_reason = words_of(LIBRARY).stops.get(response.text("finish_reason") or "")
+    stop_reason = response.stop_reason("finish_reason")
     if (details := response.object("provider_details")) is not None:
         details.skip("response_details")
         refusal = details.take("refusal")
@@ -172,8 +171,7 @@ def _response(response: Fields, parts: list[Fields], turns: Turns) -> None:
         "provider_raw": signature_notes(named["provider"], signatures),
     }
     if not blocks:
-        reason = "the response has no content: left out"
-        source_losses().add(response.path, reason, kind=LossKind.EMPTY_MESSAGE, severity=Severity.INFO)
+        source_losses().add_info(response.path, "the response has no content: left out", LossKind.EMPTY_MESSAGE)
         return
     turns.add(Role.ASSISTANT, blocks, response.path, metadata=metadata, created_at=time, session_id=session_id)
 

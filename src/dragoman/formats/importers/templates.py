@@ -14,16 +14,15 @@ Source: https://developers.openai.com/cookbook/articles/openai-harmony.
 
 import json
 import re
-import tomllib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any
 
 from pydantic_core import from_json
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
+from dragoman.adapter.package_data import read_toml
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.guard import check_text
 from dragoman.canonical.message import Message, Role
@@ -105,7 +104,7 @@ class CallReader:
         kept, count = _DATES.subn("", text)
         if count:
             reason = "the days that the template writes are not instructions: left out"
-            source_losses().add(path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
+            source_losses().add_info(path, reason, LossKind.OPTION)
         kept = self._drop_definitions(kept, path)
         return kept.removesuffix("\n") if kept.strip() else None
 
@@ -207,34 +206,27 @@ def _parse(text: str) -> Any:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Template:
     """One row of the table."""
 
-    name: str
-    starts: tuple[str, ...]
-    skip: tuple[str, ...]
-    turns: dict[str, str]
-    ends: tuple[str, ...]
+    starts: Sequence[str]
+    skip: Sequence[str]
+    turns: Mapping[str, str]
+    ends: Sequence[str]
     calls: str
     results: str = "text"
     lead: str | None = None
-    marks: re.Pattern[str] = field(init=False)
 
-    def __post_init__(self) -> None:
-        longest = sorted(self.turns, key=len, reverse=True)
-        object.__setattr__(self, "marks", re.compile("|".join(map(re.escape, longest))))
+    @cached_property
+    def marks(self) -> re.Pattern[str]:
+        """A pattern of the marks before the turns, the longest first."""
+        return re.compile("|".join(map(re.escape, sorted(self.turns, key=len, reverse=True))))
 
 
 @cache
 def _templates() -> tuple[Template, ...]:
-    text = files("dragoman.formats.importers").joinpath("templates.toml").read_text(encoding="utf-8")
-    return tuple(
-        Template(
-            name, tuple(row.pop("starts")), tuple(row.pop("skip")), row.pop("turns"), tuple(row.pop("ends")), **row
-        )
-        for name, row in tomllib.loads(text).items()
-    )
+    return tuple(Template(**row) for row in read_toml("dragoman.formats.importers", "templates.toml").values())
 
 
 def template_of(text: str) -> Template | None:
@@ -242,7 +234,7 @@ def template_of(text: str) -> Template | None:
     skipped = _SKIPPED.match(text)
     start = skipped.end() if skipped is not None else 0
     for template in _templates():
-        if text.startswith(template.starts, start):
+        if text.startswith(tuple(template.starts), start):
             return template
         if template.lead is not None and start and template.marks.search(text, start, start + _HEAD):
             return template
@@ -366,7 +358,7 @@ class _Reader:
 
     def message(self, message: Fields) -> None:
         author = message.object("author")
-        role = (author or message).role(ROLES)
+        role = (author or message).role()
         name = (author or message).text("name")
         channel, recipient = message.text("channel"), message.text("recipient")
         message.ignore("content_type")
@@ -384,7 +376,7 @@ class _Reader:
                 if is_text or part.look("type") == "system_content":
                     part.whole()
                     reason = "the settings of the model are not part of a history: left out"
-                    source_losses().add(part.path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
+                    source_losses().add_info(part.path, reason, LossKind.OPTION)
                 else:
                     self._turns.start(Role.SYSTEM)
                     self._turns.add(Role.SYSTEM, _text(part), message.path)

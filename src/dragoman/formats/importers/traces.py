@@ -44,7 +44,7 @@ from dragoman.formats.reading.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.reading.fields import ROLES, Fields, is_empty, source_losses, typed_errors
+from dragoman.formats.reading.fields import Fields, is_empty, source_losses, typed_errors
 from dragoman.formats.reading.turns import Turns, read_time, stop_after
 from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
@@ -146,8 +146,8 @@ def _read(record: dict[str, Any], path: str) -> list[Message]:
     last = [(*each, True) for each in outputs[:1]]
     for native, at, is_reply in [*((message, at, False) for message, at in listed), *last]:
         message = Fields(native, at, FORMAT)
-        role = message.role(ROLES)
-        stop = words_of(FORMAT).stops.get(message.text("finish_reason") or "")
+        role = message.role()
+        stop = message.stop_reason("finish_reason")
         parts = message.objects("parts")
         turns.start(role, has_results=any(part.look("type") == "tool_call_response" for part in parts))
         blocks = [block for part in parts for block in _part(part, turns)]

@@ -36,7 +36,6 @@ from dragoman.formats.reading.blocks import (
 )
 from dragoman.formats.reading.fields import Fields, source_losses, take_counts, typed_errors
 from dragoman.formats.reading.turns import Turns, read_messages, read_time
-from dragoman.formats.reading.words import words_of
 
 FORMAT = "vercel-ui"
 LIBRARY = "vercel-ai"
@@ -72,7 +71,7 @@ class _MessageReader:
 
     def read(self) -> None:
         message = self._message
-        role = message.role(words_of(FORMAT).roles)
+        role = message.role()
         message.ignore("id")
         time = self._metadata()
         created = read_time(message.take("createdAt")) or time
@@ -187,7 +186,7 @@ class _ModelMessageReader:
 
     def read(self) -> None:
         message = self._message
-        role = message.role(words_of(_MODEL_FORMAT).roles)
+        role = message.role()
         message.ignore("id")
         content = message.look("content")
         self._turns.start(role, has_results=role is Role.TOOL)

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.formats.document import parse_json_or_lines
@@ -68,8 +68,7 @@ class Turns:
     ) -> None:
         """Add a message of the document at ``path``. One without blocks is a loss. Raises FormatError."""
         if not blocks:
-            reason = "the message has no content: left out"
-            source_losses().add(path, reason, kind=LossKind.EMPTY_MESSAGE, severity=Severity.INFO)
+            source_losses().add_info(path, "the message has no content: left out", LossKind.EMPTY_MESSAGE)
             return
         try:
             session = session_id or self._session_id

@@ -2,13 +2,11 @@
 of fields that say nothing about a conversation. The words are data: ``words.toml``.
 """
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-from typing import Any
 
+from dragoman.adapter.package_data import read_toml
 from dragoman.canonical.message import Role, StopReason
 
 
@@ -29,7 +27,7 @@ class Words:
 @cache
 def words_of(name: str) -> Words:
     """Return the words of a library or format; one without a table has only the common ones."""
-    table = _table()
+    table = read_toml("dragoman.formats.reading", "words.toml")
     row = table.get(name, {})
     stops = row.get("stops", {}) if row.get("own_stops") else {**table["common"]["stops"], **row.get("stops", {})}
     return Words(
@@ -40,8 +38,3 @@ def words_of(name: str) -> Words:
         row.get("counts", {}),
         row.get("skipped", {}),
     )
-
-
-@cache
-def _table() -> dict[str, Any]:
-    return tomllib.loads(files("dragoman.formats.reading").joinpath("words.toml").read_text(encoding="utf-8"))

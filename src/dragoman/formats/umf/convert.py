@@ -168,10 +168,7 @@ class _Writer:
         content = message.content
         if message.role is Role.TOOL and content and all(isinstance(block, ToolResultBlock) for block in content):
             if len(content) > 1:
-                self._losses.add(
-                    message, -1, "each result is written as a separate message",
-                    kind=LossKind.FLATTENED, severity=Severity.INFO,
-                )  # fmt: skip
+                self._losses.add_info(message, -1, "each result is written as a separate message", LossKind.FLATTENED)
             return [self._write_result(message, index) for index in range(len(content))]
         return [self._write_message(message)]
 
@@ -193,13 +190,9 @@ class _Writer:
 
     def _write_message(self, message: Message) -> Fields:
         if message.role is Role.DEVELOPER:
-            self._losses.add(
-                message, -1, "UMF has no developer: written as the system's",
-                kind=LossKind.ROLE, severity=Severity.INFO,
-            )  # fmt: skip
+            self._losses.add_info(message, -1, "UMF has no developer: written as the system's", LossKind.ROLE)
         if not message.role.is_known:
-            reason = describe_unknown_role(message)
-            self._losses.add(message, -1, reason, kind=LossKind.ROLE, severity=Severity.INFO)
+            self._losses.add_info(message, -1, describe_unknown_role(message), LossKind.ROLE)
         blocks: list[umf.Block] = []
         origins: list[int] = []
         calls: list[umf.ToolCall] = []
@@ -207,14 +200,14 @@ class _Writer:
             # Results become tool messages when they are read, and other blocks in those the user's.
             if isinstance(block, ToolResultBlock) != (message.role is Role.TOOL):
                 reason = f"the {block.type} block in a message of the role {message.role} is read as another speaker's"
-                self._losses.add(message, index, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
+                self._losses.add_info(message, index, reason, LossKind.MISPLACED_BLOCK)
             if self._openai_calls and isinstance(block, ToolUseBlock):
                 if not bool(calls) and any(not isinstance(each, ToolUseBlock) for each in message.content[index:]):
                     reason = "calls in OpenAI's form stand behind the content: their place among the blocks is lost"
-                    self._losses.add(message, index, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
+                    self._losses.add_info(message, index, reason, LossKind.FLATTENED)
                 if block.raw_input == "":
                     reason = "the arguments of the call are an empty text: they are read again as none"
-                    self._losses.add(message, index, reason, severity=Severity.INFO)
+                    self._losses.add_info(message, index, reason)
                 text = block.raw_input if block.raw_input is not None else to_json(block.input).decode()
                 function = umf.CalledFunction(name=block.name, arguments=text)
                 calls.append(umf.ToolCall(id=self._ids.get(block.id, block.id), function=function))
