@@ -19,7 +19,7 @@ from dragoman.canonical.blocks import Citation, ContentBlock, FrozenModel, TextB
 from dragoman.canonical.guard import JsonObject, Text
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.formats import verbatim
-from dragoman.formats.body.convert import Fields, PartWriter, block_of
+from dragoman.formats.body.convert import Fields, Ids, PartWriter, block_of
 from dragoman.formats.body.message_body import Part, is_base64
 from dragoman.formats.document import validating
 from dragoman.formats.reading.tool_calls import ToolIdReader, split_results
@@ -120,14 +120,16 @@ def _entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Message],
         fields: Fields = {"metadata": MessageMetadata()}
         if (at := message.created_at) is not None:
             fields["created_at"] = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-        return split_results(role, [_block(part, ids) for part in message.parts], fields), ids.pop_native_ids()
+        return split_results(
+            role, [_block(part, ids.call_id, ids.result_id) for part in message.parts], fields
+        ), ids.pop_native_ids()
 
 
-def _block(part: AcpPart, ids: ToolIdReader | None = None) -> ContentBlock:
+def _block(part: AcpPart, call_id: Ids = str, result_id: Ids = str) -> ContentBlock:
     metadata = part.metadata
     if isinstance(metadata, TrajectoryMetadata) and metadata.message and not metadata.tool_name and not part.content:
         return ThinkingBlock(text=metadata.message)
-    block = block_of(part) if ids is None else block_of(part, ids.call_id, ids.result_id)
+    block = block_of(part, call_id, result_id)
     if isinstance(metadata, CitationMetadata) and isinstance(block, TextBlock):
         cited = Citation(
             kind="citation",
@@ -156,9 +158,8 @@ def _message(message: Message, ids: Mapping[str, str], losses: LossCollector) ->
         if isinstance(block, ToolResultBlock) != (message.role is Role.TOOL):
             reason = f"a {block.type} block in a {message.role} message is read as another speaker's"
             losses.add_info(message, index, reason, LossKind.MISPLACED_BLOCK)
-    writer = _Writer(_ACP_LABEL, AcpPart.model_validate, bool, ids, losses, _block)
-    parts = [writer.part(message, index) for index in range(len(message.content))]
-    part_dicts = [part.model_dump(mode="json", exclude_unset=True) for part in parts if part is not None]
+    parts = _Writer(_ACP_LABEL, AcpPart.model_validate, bool, ids, losses, _block).parts(message)
+    part_dicts = [part.model_dump(mode="json", exclude_unset=True) for part in parts]
     return {"role": role, "parts": part_dicts, "created_at": message.created_at.isoformat()}
 
 

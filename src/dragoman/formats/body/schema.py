@@ -70,22 +70,14 @@ def answer_schema(allowed: Sequence[MessageBodySchemaPart]) -> Schema:
     parts: Schema = {"type": "array", "description": " ".join(lines)}
     if kinds:
         parts["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
-    if (max_parts := _max_parts(allowed)) is not None:
-        parts["maxItems"] = max_parts
+    # One part for each name, and one for all text: small models do not end a list by themselves.
+    names = {name for part in allowed if part.name is not None for name in expand_braces(part.name)}
+    unnamed = [part for part in allowed if part.name is None]
+    if not any("*" in name for name in names) and not any(map(_binary_types, unnamed)):
+        parts["maxItems"] = len(names) + bool(unnamed)
     if any(part.required for part in allowed):
         parts["minItems"] = 1
     return _object_schema({"parts": parts})
-
-
-def _max_parts(allowed: Sequence[MessageBodySchemaPart]) -> int | None:
-    """Return the maximum number of parts that an answer needs: one for each name, and one for all text. None if it is
-    unknown. Small models do not end a list by themselves.
-    """
-    named = {name for part in allowed if part.name is not None for name in expand_braces(part.name)}
-    unnamed = [part for part in allowed if part.name is None]
-    if any("*" in name for name in named) or any(_binary_types(part) for part in unnamed):
-        return None
-    return len(named) + bool(unnamed)
 
 
 def _part_schemas(part: MessageBodySchemaPart) -> list[Schema]:
@@ -106,9 +98,15 @@ def _part_schemas(part: MessageBodySchemaPart) -> list[Schema]:
         base64 = {"content": {"type": "string"}, "contentEncoding": {"type": "string", "const": "base64"}}
         kinds.append(_object_schema({**name, "contentType": _enum_schema(binary), **base64}))
     if not types:  # a glob without a known type
-        kinds.append(
-            _object_schema({**name, "contentType": _type_schema(part.content_type), "contentUrl": {"type": "string"}})
-        )
+        # A star stands for a part of a name, as types have them.
+        some = _TYPE_NAME + _SOME
+        expressions = [
+            "".join(some if piece.startswith("*") else _SPECIAL.sub(r"\\\g<0>", piece) for piece in _STAR.findall(each))
+            for each in expand_braces(normalize_type(part.content_type))
+        ]
+        pattern = f"^{_alternation(expressions)}$"
+        kind = {"type": "string", "pattern": pattern, "description": f"A MIME type: {part.content_type}"}
+        kinds.append(_object_schema({**name, "contentType": kind, "contentUrl": {"type": "string"}}))
     elsewhere = types if part.name is not None else binary
     if elsewhere:
         kinds.append(_object_schema({**name, "contentType": _enum_schema(elsewhere), "contentUrl": {"type": "string"}}))
@@ -124,18 +122,6 @@ def _allowed_types(part: MessageBodySchemaPart) -> list[str]:
     written = [each for each in expand_braces(normalize_type(part.content_type)) if "*" not in each]
     known = [each for each in _KNOWN_TYPES if part.types.matches(each)]
     return list(dict.fromkeys([*written, *known]))
-
-
-def _type_schema(glob: str) -> Schema:
-    """Return the schema of the types that a glob matches; a star stands for a part of a name, as types have them."""
-    globs = expand_braces(normalize_type(glob))
-    some = _TYPE_NAME + _SOME
-    expressions = [
-        "".join(some if piece.startswith("*") else _SPECIAL.sub(r"\\\g<0>", piece) for piece in _STAR.findall(each))
-        for each in globs
-    ]
-    pattern = f"^{_alternation(expressions)}$"
-    return {"type": "string", "pattern": pattern, "description": f"A MIME type: {glob}"}
 
 
 def _glob_to_regex(pattern: str) -> str:
@@ -394,7 +380,7 @@ def _walk(globs: Sequence[Glob], texts: "_Language", budget: "_StepBudget") -> I
     seen = {start}
     waiting = [("", start)]
     for text, (place, states) in waiting:
-        if texts.is_whole(place) and globs[0].accepts(states[0]):
+        if place in texts.whole and globs[0].accepts(states[0]):
             yield text, [index for index, glob in enumerate(globs[1:], 1) if glob.accepts(states[index])]
         for character in alphabet:
             budget.take(len(globs))
@@ -428,9 +414,6 @@ class _Language:
     characters: str
     marks: frozenset[str]
     """The characters besides ``characters`` that such a text may have."""
-
-    def is_whole(self, place: str) -> bool:
-        return place in self.whole
 
     def alphabet(self, globs: Iterable[Glob]) -> list[str]:
         """Return the characters that the globs distinguish, and one that stands for all others."""

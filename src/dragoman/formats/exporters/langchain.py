@@ -31,7 +31,7 @@ from dragoman.formats.exporters.shared import (
     result_content,
     split_results,
 )
-from dragoman.formats.reading.words import words_of
+from dragoman.formats.reading.fields import words_of
 from dragoman.formats.results import Conversion
 
 _TYPES = {Role.SYSTEM: "system", Role.DEVELOPER: "system", Role.USER: "human", Role.TOOL: "human"}

@@ -116,8 +116,8 @@ class _Writer(LibraryWriter):
                     self.leave_out(message, index, "citation", kind=LossKind.CITATIONS)
             elif reference is not None:
                 attached.append(reference)
-            elif (text := self.as_text(message, index, part)) is not None:
-                texts.append(text)
+            else:
+                texts += self.as_texts(message, index, part)
         if len(texts) > 1:
             reason = "a result of llm is one text: its texts are joined"
             self.losses.add_info(message, index, reason, LossKind.FLATTENED)

@@ -4,8 +4,6 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from pydantic_core import to_json
-
 from dragoman.adapter.losses import LossKind
 from dragoman.adapter.registry import adapter_class, is_provider
 from dragoman.adapter.requests.unsupported_blocks import flatten_block
@@ -32,9 +30,6 @@ Entry = dict[str, Any]
 Item = TypeVar("Item")
 
 ANY_TYPE = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4", "document": "application/octet-stream"}
-
-
-EMPTY_ARGUMENTS = "the arguments of the call are an empty text: they are read again as none"
 
 
 class LibraryWriter:
@@ -103,19 +98,18 @@ class LibraryWriter:
         named = what or f"{message.content[index].type} block"
         self.losses.add(message, index, f"{self.label} has no form for this {named}: left out", kind=kind)
 
-    def as_text(self, message: Message, index: int, block: ContentBlock) -> str | None:
-        """Return a block without a form as text, which is a loss; None if it is left out."""
+    def as_texts(self, message: Message, index: int, block: ContentBlock) -> list[str]:
+        """Return a block without a form as a text, which is a loss; none if it is left out."""
         flat = flatten_block(block)
         if flat is None:
-            self.losses.add(message, index, f"{self.label} has no form for this {block.type} block: left out")
-            return None
+            self.leave_out(message, index, f"{block.type} block")
+            return []
         self.losses.add(message, index, f"{self.label} has no form for this {block.type} block: written as text")
-        return flat.text
+        return [flat.text]
 
     def text_parts(self, message: Message, index: int, block: ContentBlock) -> list[Entry]:
-        """As `as_text`, as the parts of a content: one, or none."""
-        text = self.as_text(message, index, block)
-        return [{"type": "text", "text": text}] if text is not None else []
+        """As `as_texts`, as the parts of a content."""
+        return [{"type": "text", "text": text} for text in self.as_texts(message, index, block)]
 
     def object_arguments(self, message: Message, index: int, call: ToolUseBlock) -> Mapping[str, Any]:
         """Return the arguments of a call for a library that takes only an object."""
@@ -140,7 +134,8 @@ class LibraryWriter:
             self.losses.add_info(message, -1, f"{self.label} has no channels", LossKind.CHANNEL)
         for index, block in enumerate(message.content):
             if isinstance(block, ToolUseBlock) and block.raw_input == "":
-                self.losses.add_info(message, index, EMPTY_ARGUMENTS)
+                reason = "the arguments of the call are an empty text: they are read again as none"
+                self.losses.add_info(message, index, reason)
 
     def citations(self, message: Message, index: int, block: TextBlock) -> list[Entry]:
         """Return the citations of a text; report general fields that are added to a provider's own."""
@@ -163,18 +158,6 @@ class LibraryWriter:
                 self.library, message.metadata.provider
             ), provider or None
         return library_provider(self.library, provider), None if name == "unnamed" else name
-
-
-def groups_of(history: Sequence[Message]) -> list[tuple[bool, list[Message]]]:
-    """Return the messages in turns: whether the assistant speaks, and its messages."""
-    found: list[tuple[bool, list[Message]]] = []
-    for message in history:
-        is_reply = message.role is Role.ASSISTANT
-        if found and not is_reply and not found[-1][0]:
-            found[-1][1].append(message)
-        else:
-            found.append((is_reply, [message]))
-    return found
 
 
 def data_url(block: Media) -> str:
@@ -216,10 +199,6 @@ def result_content(block: ToolResultBlock, write: Callable[[ContentBlock], list[
     """Return a result as one text, or as what ``write`` makes of its parts."""
     text = result_texts(block)
     return [item for part in block.content for item in write(part)] if text is None else text
-
-
-def arguments_text(arguments: Mapping[str, Any]) -> str:
-    return to_json(dict(arguments)).decode()
 
 
 def plain_content(parts: list[Entry]) -> str | list[Entry]:

@@ -86,8 +86,7 @@ class _Writer(LibraryWriter):
             reason = f"{self.label} has at least one part: the message is left out"
             self.losses.add(first, -1, reason, kind=LossKind.EMPTY_MESSAGE)
             return None
-        entry: Entry = {"id": first.id, "role": role, "metadata": self._metadata(turn), "parts": parts}
-        return entry
+        return {"id": first.id, "role": role, "metadata": self._metadata(turn), "parts": parts}
 
     def _metadata(self, turn: Sequence[Message]) -> Entry:
         replies = [message for message in turn if message.role is Role.ASSISTANT]
@@ -131,7 +130,8 @@ class _Writer(LibraryWriter):
             if text is None:
                 reason = f"{self.label} has one value as the output of a tool: the content is written as text"
                 self.losses.add(message, index, reason, kind=LossKind.FLATTENED)
-                text = "\n\n".join(filter(None, (self.as_text(message, index, each) for each in block.content)))
+                texts = [text for each in block.content for text in self.as_texts(message, index, each)]
+                text = "\n\n".join(filter(None, texts))
             part, step = self._open.pop(block.tool_use_id, (None, ""))
             if part is not None and step != self._latest:
                 reason = f"{self.label} has a result in the step of its call: it changes places with the next step"
@@ -192,12 +192,7 @@ class _Writer(LibraryWriter):
                 self.leave_out(message, index, "citation without an address", kind=LossKind.CITATIONS)
                 continue
             title = {"title": citation.title} if citation.title else {}
-            yield {
-                "type": "source-url",
-                "sourceId": f"{message.id}-{index}-{number}",
-                "url": citation.url,
-                **title,
-            }
+            yield {"type": "source-url", "sourceId": f"{message.id}-{index}-{number}", "url": citation.url, **title}
 
     def _provided(self, message: Message, index: int, fields: Entry, name: str = "providerMetadata") -> Entry:
         """Return the metadata of the provider that spoke, if there is any."""

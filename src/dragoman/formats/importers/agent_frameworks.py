@@ -35,9 +35,16 @@ from dragoman.formats.reading.blocks import (
     to_text,
 )
 from dragoman.formats.reading.entry_marks import named
-from dragoman.formats.reading.fields import Fields, is_empty, iter_fields, source_losses, take_counts, typed_errors
+from dragoman.formats.reading.fields import (
+    Fields,
+    is_empty,
+    iter_fields,
+    source_losses,
+    take_counts,
+    typed_errors,
+    words_of,
+)
 from dragoman.formats.reading.turns import Turns, read_time, stop_after
-from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
 from dragoman.sqlite_files import read_database
 
@@ -106,7 +113,7 @@ class _Reader:
             self._add(Role.SYSTEM, text_blocks(message.text("content")), message)
         elif kind in ("ToolCallExecutionEvent", "FunctionExecutionResultMessage"):
             self._flush()
-            self._turns.start(Role.TOOL, has_results=True)
+            self._turns.start(Role.TOOL)
             blocks: list[ContentBlock] = []
             for result in message.objects("content"):
                 native_id, name = result.text("call_id"), result.text("name")

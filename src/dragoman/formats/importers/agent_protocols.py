@@ -41,9 +41,8 @@ from dragoman.canonical.message import Message, Role
 from dragoman.formats.document import dig
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import media_block, provider_block, read_media, text_blocks, to_text
-from dragoman.formats.reading.fields import Fields, drop_tools, iter_rows, source_losses, typed_errors
+from dragoman.formats.reading.fields import Fields, drop_tools, iter_rows, source_losses, typed_errors, words_of
 from dragoman.formats.reading.turns import Turns, read_time, stop_after
-from dragoman.formats.reading.words import words_of
 
 _ROLE_NAMES = {1: "ROLE_USER", 2: "ROLE_AGENT"}
 _VARINT, _FIXED64, _SIZED = 0, 1, 2
@@ -299,7 +298,7 @@ def _entry(fields: Fields, turns: Turns) -> None:
     elif "role" in fields:
         _mcp_message(fields, turns)
     elif isinstance(fields.look("content"), list):
-        turns.start(Role.TOOL, has_results=True)
+        turns.start(Role.TOOL)
         turns.add(Role.TOOL, [_mcp_result(fields, None, turns)], fields.path)
     else:
         raise FormatError("this is neither a message nor a result of MCP", path=fields.path)

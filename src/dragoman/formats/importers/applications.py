@@ -36,9 +36,9 @@ from dragoman.formats.reading.fields import (
     source_losses,
     take_counts,
     typed_errors,
+    words_of,
 )
 from dragoman.formats.reading.turns import Turns, read_time
-from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
 
 FORMAT = "claude-code"
@@ -366,7 +366,7 @@ class _ConversationReader:
         content = message.object("content")
         blocks = self._content(content) if content is not None else []
         recipient = message.text("recipient") or _EVERYONE
-        self._turns.start(role, has_results=role is Role.TOOL)
+        self._turns.start(role)
         metadata: dict[str, Any] | None = None
         if role is Role.ASSISTANT:
             model = dig(message.look("metadata"), "model_slug")

@@ -25,9 +25,9 @@ from dragoman.formats.reading.fields import (
     iter_rows,
     source_losses,
     typed_errors,
+    words_of,
 )
 from dragoman.formats.reading.turns import Turns
-from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
 
 MARK = b"PAR1"
@@ -120,7 +120,7 @@ class _RowReader:
         thinking = message.text(*_THINKING)
         if thinking:
             blocks.append(ThinkingBlock(text=thinking))
-        self._turns.start(role, has_results=role is Role.TOOL)
+        self._turns.start(role)
         if role is Role.TOOL:
             blocks.append(self._turns.result(native_id, name, _content(content, message)))
         elif word == "function_call":

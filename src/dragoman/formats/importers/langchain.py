@@ -28,10 +28,9 @@ from dragoman.formats.reading.blocks import (
     to_text,
     tool_call,
 )
-from dragoman.formats.reading.fields import Fields, list_inside, source_losses, take_counts
+from dragoman.formats.reading.fields import Fields, list_inside, source_losses, take_counts, words_of
 from dragoman.formats.reading.tool_calls import ToolIdReader, pair_groups
 from dragoman.formats.reading.turns import put_results_first, stop_after
-from dragoman.formats.reading.words import words_of
 
 _CHAT_ROLES = {
     "system": Role.SYSTEM,

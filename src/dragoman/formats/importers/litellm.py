@@ -29,8 +29,7 @@ from dragoman.formats.reading.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.reading.fields import Fields, is_empty, moved_losses, source_losses, take_counts
-from dragoman.formats.reading.words import words_of
+from dragoman.formats.reading.fields import Fields, is_empty, moved_losses, source_losses, take_counts, words_of
 
 LIBRARY = "litellm"
 _WIRE = "openai-chat"

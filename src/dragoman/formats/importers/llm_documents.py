@@ -27,9 +27,9 @@ from dragoman.formats.reading.fields import (
     iter_fields,
     source_losses,
     typed_errors,
+    words_of,
 )
 from dragoman.formats.reading.turns import Turns, read_time
-from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
 
 _ENTRY = re.compile(

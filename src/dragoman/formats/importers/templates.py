@@ -82,7 +82,7 @@ class CallReader:
                 self._turns.start(role)
                 self._turns.add(role, self._reply(text.removesuffix("\n")), path)
             case Role.TOOL:
-                self._turns.start(Role.TOOL, has_results=True)
+                self._turns.start(Role.TOOL)
                 answers = _between(text, *_OUTPUT) or [
                     each.removeprefix("\n").removesuffix("\n") for each in _between(text, *_RESPONSE)
                 ]
@@ -381,7 +381,7 @@ class _Reader:
                     self._turns.start(Role.SYSTEM)
                     self._turns.add(Role.SYSTEM, _text(part), message.path)
         elif role is Role.TOOL:
-            self._turns.start(role, has_results=True)
+            self._turns.start(role)
             tool = (name or "").removeprefix(_FUNCTIONS) or None
             content = [block for part in parts for block in _text(part, is_json=is_text)]
             self._turns.add(role, [self._turns.result(None, tool, content)], message.path)

@@ -44,9 +44,8 @@ from dragoman.formats.reading.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.reading.fields import Fields, is_empty, source_losses, typed_errors
+from dragoman.formats.reading.fields import Fields, is_empty, source_losses, typed_errors, words_of
 from dragoman.formats.reading.turns import Turns, read_time, stop_after
-from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
 
 FORMAT = "otel"
@@ -296,7 +295,7 @@ class _Attributes:
         if role is None:
             raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
         native_id, name = message.text("tool_call_id"), message.text("name")
-        self._turns.start(role, has_results=role is Role.TOOL)
+        self._turns.start(role)
         blocks: list[ContentBlock] = []
         for item in _listed(message.take("contents")):
             blocks += self._content(item, message)

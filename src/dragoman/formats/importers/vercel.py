@@ -189,7 +189,7 @@ class _ModelMessageReader:
         role = message.role()
         message.ignore("id")
         content = message.look("content")
-        self._turns.start(role, has_results=role is Role.TOOL)
+        self._turns.start(role)
         if isinstance(content, str):
             blocks: list[ContentBlock] = text_blocks(message.text("content"))
         else:

@@ -8,7 +8,6 @@ UMF's formatter of ChatML: a list of turns with a limit, a check and a count.
 Source: docs/reference/umf.md#chatml.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -20,9 +19,9 @@ from pydantic_core import from_json, to_json
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
-from dragoman.canonical.message import Message, MessageMetadata, Role, read_message
+from dragoman.canonical.message import Message, Role, read_message
 from dragoman.formats import verbatim
-from dragoman.formats.chatml import END, START
+from dragoman.formats.chatml import MARKER, write_turn
 from dragoman.formats.document import copy_json_at, kind_of, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import tool_call
@@ -108,13 +107,9 @@ def read_entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Messa
 
 
 _BLOCK_FIELDS = {
-    "text": frozenset(umf.Text.model_fields),
-    "image": frozenset(umf.Image.model_fields),
-    "tool_use": frozenset(umf.ToolUse.model_fields),
-    "tool_result": frozenset(umf.ToolResult.model_fields),
+    kind.model_fields["type"].default: frozenset(kind.model_fields)
+    for kind in (umf.Text, umf.Image, umf.ToolUse, umf.ToolResult)
 }
-
-
 _SOURCE_FIELDS = frozenset({*umf.Base64Source.model_fields, *umf.UrlSource.model_fields})
 _CHAT_FIELDS = ("function_call", "refusal")
 """What messages of Chat Completions say outside their content: as UMF they would say less."""
@@ -169,24 +164,20 @@ class _Writer:
         if message.role is Role.TOOL and content and all(isinstance(block, ToolResultBlock) for block in content):
             if len(content) > 1:
                 self._losses.add_info(message, -1, "each result is written as a separate message", LossKind.FLATTENED)
-            return [self._write_result(message, index) for index in range(len(content))]
+            return [self._write_result(message, index, block) for index, block in enumerate(message.tool_results)]
         return [self._write_message(message)]
 
-    def _write_result(self, message: Message, index: int) -> Fields:
-        block = message.content[index]
-        assert isinstance(block, ToolResultBlock)
-        text = result_text(message, index, block, self._losses)
+    def _write_result(self, message: Message, index: int, block: ToolResultBlock) -> Fields:
         notes = _write_notes(message, None, first=index == 0)
         if block.is_error:
             notes[_PREFIX + "is_error"] = "true"
-        written = umf.InternalMessage(
+        return umf.InternalMessage(
             role="tool",
-            content=text,
+            content=result_text(message, index, block, self._losses),
             metadata=notes,
             tool_call_id=self._ids.get(block.tool_use_id, block.tool_use_id),
             name=self._names.get(block.tool_use_id),
-        )
-        return written.as_dict()
+        ).as_dict()
 
     def _write_message(self, message: Message) -> Fields:
         if message.role is Role.DEVELOPER:
@@ -216,11 +207,10 @@ class _Writer:
             if written is not None:
                 blocks.append(written)
                 origins.append(index)
-        plain = len(blocks) == 1 and isinstance(blocks[0], umf.Text) and message.role is not Role.TOOL
         role: Any = _ROLES.get(message.role, "user")
-        content: Any = blocks[0].text if plain and isinstance(blocks[0], umf.Text) else blocks
-        if calls and not blocks:
-            content = ""
+        content: Any = "" if calls and not blocks else blocks
+        if len(blocks) == 1 and isinstance(blocks[0], umf.Text) and message.role is not Role.TOOL:
+            content = blocks[0].text
         notes = _write_notes(message, origins)
         return umf.InternalMessage(role=role, content=content, metadata=notes, tool_calls=calls).as_dict()
 
@@ -270,13 +260,10 @@ def _read_notes(message: umf.InternalMessage, path: str) -> tuple[Fields, Role, 
             read = read_message(raw)
     except FormatError as error:
         raise FormatError(error.reason, path=error.path.replace(".metadata.", f".metadata.{_PREFIX}", 1)) from None
-    fields: Fields = {name: getattr(read, name) for name in ("id", "session_id", "created_at", "channel")}
-    metadata: MessageMetadata = read.metadata
-    return {**fields, "metadata": metadata}, read.role, notes.get("is_error") == "true"
+    fields = {name: getattr(read, name) for name in ("id", "session_id", "created_at", "channel", "metadata")}
+    return fields, read.role, notes.get("is_error") == "true"
 
 
-_MARKER = re.compile(r"<\|(im_start|im_end)\|>")
-_UNFIT_FOR_NAMES = re.compile(r"[\n<>|]+")
 _COMBINED_ID, _COMBINED_NAME = "combined_tool_results", "tool_results"
 _ENCODING = "cl100k_base"
 
@@ -384,12 +371,9 @@ class ChatMLFormatter:
 
     def to_chatml_string(self) -> str:
         """Return the text. Calls are not in it, and a marker inside a text is split."""
-        turns = []
-        for message in self.messages:
-            name = f" name={_UNFIT_FOR_NAMES.sub('_', message.name)}" if message.name is not None else ""
-            text = _MARKER.sub(r"<| \1|>", message.content)
-            turns.append(f"{START}{message.role}{name}\n{text}\n{END}")
-        return "\n".join(turns)
+        return "\n".join(
+            write_turn(message.role, message.name, MARKER.sub(r"<| \1|>", message.content)) for message in self.messages
+        )
 
     def to_openai_format(self) -> list[dict[str, Any]]:
         """Return the turns as messages of Chat Completions."""

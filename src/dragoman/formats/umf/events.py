@@ -298,12 +298,8 @@ def history_to_umf(messages: Sequence[Message], *, project_hash: str | None = No
             })  # fmt: skip
         for result in message.tool_results:
             content = _text(result.content, message)
-            result_fields: _Fields = {
-                "tool_call_id": result.tool_use_id,
-                "content": content,
-                "is_error": result.is_error,
-            }
-            fields = {"tool_call_event_id": f"evt_{result.tool_use_id}", "result": result_fields}
+            answer_fields = {"tool_call_id": result.tool_use_id, "content": content, "is_error": result.is_error}
+            fields: _Fields = {"tool_call_event_id": f"evt_{result.tool_use_id}", "result": answer_fields}
             if result.is_error:
                 fields["error"] = content
             yield envelope("tool_result", f"evt_{result.tool_use_id}_result", message, fields)
@@ -338,10 +334,9 @@ def _message_fields(message: Message, names: dict[str, str]) -> _Fields:
     if message.usage is not None:
         event_fields["token_count"] = message.usage.output_tokens
     if message.metadata.model is not None:
-        provider = message.metadata.provider
-        event_fields["model_info"] = {"model_name": message.metadata.model} | (
-            {"provider": provider} if provider else {}
-        )
+        event_fields["model_info"] = {"model_name": message.metadata.model}
+        if message.metadata.provider:
+            event_fields["model_info"]["provider"] = message.metadata.provider
     return event_fields
 
 
