@@ -165,14 +165,13 @@ def _task(task: Fields, turns: Turns) -> None:
     for message in task.objects("history"):
         known.add(_id(message))
         _message(message, turns)
-    status = task.object("status")
-    if status is not None:
-        status.ignore("state", "timestamp")
-        last = status.object("message")
-        if last is not None and _id(last) not in known:
-            _message(last, turns)
-        elif last is not None:
-            last.whole()
+    status = task.inner("status")
+    status.ignore("state", "timestamp")
+    last = status.object("message")
+    if last is not None and _id(last) in known:
+        last.whole()
+    elif last is not None:
+        _message(last, turns)
     artifacts = task.objects("artifacts")
     if not turns.messages:
         for artifact in artifacts:
@@ -201,13 +200,10 @@ def _message(message: Fields, turns: Turns) -> None:
     time = read_time(metadata.take("timestamp"))
     parts = message.objects("parts")
     turns.start(role, has_results=any(_data_type(part) in _RESULTS for part in parts))
-    blocks: list[ContentBlock] = []
-    for part in parts:
-        blocks += _part(part, turns)
     fields = {"model": model} if role is Role.ASSISTANT else None
     # A data part cannot hold media: those that directly follow a result are a part of it.
     joined: list[ContentBlock] = []
-    for block in blocks:
+    for block in [block for part in parts for block in _part(part, turns)]:
         last = joined[-1] if joined else None
         if isinstance(block, _MEDIA) and isinstance(last, ToolResultBlock):
             joined[-1] = last.model_copy(update={"content": (*last.content, block)})
@@ -233,16 +229,13 @@ def _part(part: Fields, turns: Turns) -> list[ContentBlock]:
             return [_call_or_result(data, kind, turns)]
         return [provider_block(FORMAT, "data", {"data": data.whole(), **part.rest()})]
     if (file := part.object("file")) is not None:
-        media_type = file.text("mimeType", "mime_type", "mediaType")
-        return _file(file.text("bytes", "fileWithBytes"), file.text("uri", "fileWithUri"), media_type,
-                     file.text("name"))  # fmt: skip
-    if "raw" in part or "url" in part:
-        media_type = part.text("mediaType", "media_type")
-        return _file(part.text("raw"), part.text("url"), media_type, part.text("filename"))
-    return [provider_block(FORMAT, "data" if "data" in part else "part", part.rest())]
-
-
-def _file(data: str | None, url: str | None, media_type: str | None, title: str | None) -> list[ContentBlock]:
+        media_type, title = file.text("mimeType", "mime_type", "mediaType"), file.text("name")
+        data, url = file.text("bytes", "fileWithBytes"), file.text("uri", "fileWithUri")
+    elif "raw" in part or "url" in part:
+        media_type, title = part.text("mediaType", "media_type"), part.text("filename")
+        data, url = part.text("raw"), part.text("url")
+    else:
+        return [provider_block(FORMAT, "data" if "data" in part else "part", part.rest())]
     if (block := read_media(media_type, data=data, url=url, title=title)) is not None:
         return [block]
     source_losses().add("$", "a file without content is left out", kind=LossKind.MEDIA)

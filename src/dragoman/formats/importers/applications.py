@@ -91,7 +91,7 @@ def _entries(data: Any) -> Iterator[_Entry]:
                     source_losses().add_field(line.path, field_name, FORMAT)
             continue
         content = message.take("content")
-        usage = message.object("usage")
+        usage = message.inner("usage")
         entry = _Entry(
             role=message.required_text("role"),
             path=f"{message.path}.content",
@@ -108,7 +108,7 @@ def _entries(data: Any) -> Iterator[_Entry]:
             name = message.text("model")
             entry.metadata = {
                 "model": f"{_PROVIDER}:{name}" if name else None,
-                "usage": _usage(usage) if usage is not None else None,
+                "usage": _usage(usage),
                 "stop_reason": message.stop_reason("stop_reason"),
             }
         message.ignore("type", "stop_sequence", "container", "context_management", "stop_details")
@@ -205,7 +205,6 @@ def _usage(usage: Fields) -> Usage | None:
 
 
 _CODEX = "codex"
-_CODEX_PROVIDER = "openai"
 _SETTINGS = frozenset({"turn_context", "session_meta", "event_msg", "compacted", "world_state"})
 
 
@@ -233,9 +232,7 @@ def from_codex(document: Any) -> list[Message]:
             elif kind == "session_meta":
                 _instructions(event, turns)
             elif kind == "event_msg" and event.look("type") == "token_count":
-                info = event.object("info")
-                last = info.object("last_token_usage") if info is not None else None
-                usage = build_usage(**take_counts(last)) if last is not None else None
+                usage = build_usage(**take_counts(event.inner("info").inner("last_token_usage")))
                 usages += [(len(items), usage)] if usage is not None else []
             if kind == "compacted":
                 reason = "the log was compacted here: the messages before are kept, the summary is left out"
@@ -244,7 +241,7 @@ def from_codex(document: Any) -> list[Message]:
             reason = f"settings and events of the program ({kind}) are not part of the conversation: left out"
             source_losses().add_info(event.path, reason, LossKind.OPTION)
     body = {"input": items, **({"model": model} if model else {})}
-    read = read_request(_CODEX_PROVIDER, body, "$", paths)
+    read = read_request("openai", body, "$", paths)
     return [*turns.messages, *_with_usage(read, items, usages)]
 
 
@@ -263,7 +260,7 @@ def _item(line: Fields) -> tuple[dict[str, Any], str] | None:
 def _instructions(fields: Fields, turns: Turns) -> None:
     """Add the instructions that Codex sends with each request."""
     base = fields.look("base_instructions")
-    text = dig(base, "text") if isinstance(base, dict) else fields.look("instructions")
+    text = base.get("text") if isinstance(base, dict) else fields.look("instructions")
     if isinstance(text, str) and text:
         turns.add(Role.SYSTEM, text_blocks(text), fields.path)
 
@@ -321,9 +318,7 @@ def _has_content(message: Any) -> bool:
 
 class _ConversationReader:
     def __init__(self, native: Fields, name: str) -> None:
-        mapping = native.object("mapping")
-        assert mapping is not None
-        self._nodes = mapping
+        self._nodes = native.inner("mapping")
         self._current = native.text("current_node")
         self._turns = Turns(name)
 
