@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
@@ -23,6 +23,7 @@ from dragoman.formats.reading.blocks import build_usage, count_of, provider_bloc
 from dragoman.formats.reading.fields import (
     Fields,
     drop_tools,
+    is_count,
     is_empty,
     iter_fields,
     source_losses,
@@ -70,12 +71,8 @@ def read_rows(document: str | bytes) -> list[Row]:
     entries = list(_ENTRY.finditer(text))
     if not entries or text[: entries[0].start()].strip():
         raise FormatError("this is not a report of llm: it must begin with the time and the model of a response")
-    source_losses().add(
-        "$",
-        "a report of llm has no escape: what looks like a heading in a text is read as one",
-        kind=LossKind.FLATTENED,
-        severity=Severity.INFO,
-    )
+    reason = "a report of llm has no escape: what looks like a heading in a text is read as one"
+    source_losses().add_info("$", reason, LossKind.FLATTENED)
     rows: list[Row] = []
     system: str | None = None
     for number, entry in enumerate(entries):
@@ -158,12 +155,8 @@ def _report_call(name: re.Match[str], text: str) -> Row:
 def _report_result(name: re.Match[str], text: str) -> Row:
     error = _ERROR.search(text)
     output = next((value for _, value, is_text in _values(text) if is_text), "")
-    return {
-        "name": name["name"],
-        "tool_call_id": _id(name),
-        "output": output,
-        "exception": error["error"] if error else None,
-    }
+    failure = error["error"] if error else None
+    return {"name": name["name"], "tool_call_id": _id(name), "output": output, "exception": failure}
 
 
 def _values(text: str) -> Iterator[tuple[str, str, bool]]:
@@ -217,16 +210,15 @@ def from_llm_json(document: Any) -> list[Conversation]:
 def _response(fields: Fields) -> list[Message]:
     """Return the chain of messages that was sent, and the reply."""
     turns = Turns()
-    prompt = fields.object("prompt")
-    assert prompt is not None
+    prompt = fields.inner("prompt")
     for message in prompt.objects("messages"):
         _message(message, turns, {"model": full_model(fields.look("model"))})
     prompt.ignore("system", "prompt", "attachments", "fragments", "system_fragments")  # parts of the messages
     drop_tools(prompt)
-    usage = fields.object("usage")
+    usage = fields.inner("usage")
     metadata = {
         "model": full_model(fields.take("model", "resolved_model")),
-        "usage": read_usage(usage.take("input"), usage.take("output"), usage.take("details")) if usage else None,
+        "usage": read_usage(usage.take("input"), usage.take("output"), usage.take("details")),
     }
     time = read_time(fields.take("datetime_utc"))
     replies = fields.objects("messages")
@@ -355,10 +347,8 @@ _PROVIDERS = ("anthropic", "openai", "gemini")
 
 def read_usage(input_tokens: Any, output_tokens: Any, details: Any, **fields: Any) -> Usage | None:
     """Return the usage of a response. The details are those of the provider: Anthropic counts cached tokens apart."""
-    counts = [
-        count if isinstance(count, int) and 0 <= count < 2**63 else None for count in (input_tokens, output_tokens)
-    ]
-    if counts == [None, None]:
+    prompt, output = (count if is_count(count) else None for count in (input_tokens, output_tokens))
+    if prompt is None and output is None:
         return None
     if isinstance(details, str):
         details = parse_or_none(details, format_name=LIBRARY)
@@ -366,10 +356,9 @@ def read_usage(input_tokens: Any, output_tokens: Any, details: Any, **fields: An
     inputs = _object(outer, "input_tokens_details", "prompt_tokens_details")
     outputs = _object(outer, "output_tokens_details", "completion_tokens_details")
     apart = (count_of(outer, "cache_read_input_tokens") or 0) + (count_of(outer, "cache_creation_input_tokens") or 0)
-    raw = dict(outer) or None
     return build_usage(
-        (counts[0] or 0) + apart,
-        counts[1],
+        (prompt or 0) + apart,
+        output,
         cached=count_of(outer, "cache_read_input_tokens", "cachedContentTokenCount")
         or count_of(inputs, "cached_tokens"),
         written=count_of(outer, "cache_creation_input_tokens") or count_of(inputs, "cache_write_tokens"),
@@ -378,7 +367,7 @@ def read_usage(input_tokens: Any, output_tokens: Any, details: Any, **fields: An
         cache_creation_1h_input_tokens=count_of(_object(outer, "cache_creation"), "ephemeral_1h_input_tokens"),
         audio_input_tokens=count_of(inputs, "audio_tokens"),
         audio_output_tokens=count_of(outputs, "audio_tokens"),
-        raw=raw,
+        raw=dict(outer),
         **fields,
     )
 
@@ -392,8 +381,8 @@ def read_reasoning(text: str, metadata: Any, path: str, *, is_redacted: bool = F
         for name, value in inner.items():
             if name not in words_of(LIBRARY).skipped["metadata"] and not is_empty(value):
                 source_losses().add_field(f"{path}.{provider}", name, LIBRARY)
-    inner = next((value for value in metadata.values() if isinstance(value, Mapping)), {}) if isinstance(
-        metadata, Mapping) else {}  # fmt: skip
+    known = metadata.values() if isinstance(metadata, Mapping) else ()
+    inner = next((value for value in known if isinstance(value, Mapping)), {})
     sealed = inner.get("data")
     if inner.get("type") == "redacted_thinking" and isinstance(sealed, str):
         return [RedactedThinkingBlock(data=sealed)]

@@ -5,7 +5,7 @@ The file is opened read only. Attachments in files are referred to by path and n
 
 import base64
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ContentBlock, TextBlock
 from dragoman.canonical.message import Role
-from dragoman.formats.document import copy_json_at, parse
+from dragoman.formats.document import copy_json_at, objects_in, parse
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.llm_documents import (
     FORMAT,
@@ -134,23 +134,16 @@ class _Log:
     def _part(self, kind: str, fields: dict[str, Any], turns: Turns, path: str) -> list[ContentBlock]:
         if kind not in _PARTS or fields.get("server_executed"):
             return [provider_block(LIBRARY, kind, fields)]
-        if isinstance(fields.get("text_ref"), list):
-            fields["text"] = self._text(fields)
+        if isinstance(pieces := fields.get("text_ref"), list):  # a text may refer to fragments
+            fields["text"] = "".join(
+                to_text(each["literal"]) if "literal" in each else self._fragment(each.get("fragment"))
+                for each in objects_in(pieces)
+            )
         if kind == "attachment":
             fields["attachment"] = self._attachment(fields.get("attachment"), path)
         elif isinstance(fields.get("attachments"), list):
             fields["attachments"] = [self._attachment(each, path) for each in fields["attachments"]]
         return read_part(Fields({**fields, "type": kind}, path, LIBRARY), turns)
-
-    def _text(self, fields: Mapping[str, Any]) -> str:
-        """Return the text of a part, which may refer to fragments."""
-        pieces = fields.get("text_ref")
-        if not isinstance(pieces, list):
-            return to_text(fields.get("text"))
-        found = (each for each in pieces if isinstance(each, dict))
-        return "".join(
-            to_text(each["literal"]) if "literal" in each else self._fragment(each.get("fragment")) for each in found
-        )
 
     def _fragment(self, number: Any) -> str:
         if not isinstance(number, int):

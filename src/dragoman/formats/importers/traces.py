@@ -59,10 +59,9 @@ def from_otel(document: Any) -> list[Conversation]:
     data = parse_json_or_lines(document, format_name=FORMAT)
     if isinstance(data, list) and data and all(isinstance(item, dict) and "parts" in item for item in data):
         data = {"attributes": {INPUT: data}}  # the messages alone
-    records = list(_find_records(data))
     chosen: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     keys: dict[str, list[list[bytes]]] = {}
-    for path, record in records:
+    for path, record in list(_find_records(data)):
         name = to_text(record.get("gen_ai.conversation.id") or record.get(_TRACE)) or "1"
         messages = _messages(record, ALL, path) or [*_messages(record, INPUT, path), *_messages(record, OUTPUT, path)]
         lines = [to_json({"role": each.get("role"), "parts": each.get("parts")}) for each, _ in messages]
@@ -85,8 +84,8 @@ def from_otel(document: Any) -> list[Conversation]:
     return found
 
 
-_TRACE = "trace"
-"""Where the id of the trace is kept among the attributes; no attribute has this name without a dot."""
+_TRACE, _STARTED = "trace", "started"
+"""Where the id of the trace and its time are kept among the attributes, whose own names have a dot."""
 
 
 def _find_records(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -96,15 +95,10 @@ def _find_records(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         if not (INPUT in attributes or OUTPUT in attributes or ALL in attributes):
             continue
         report_span(value, attributes, path, FORMAT)
-        trace = dig(value, "context", "trace_id")
+        trace = dig(value, "context", "trace_id") or value.get("trace_id") or value.get("traceId")
         times = (value.get(name) for name in ("start_time", "startTimeUnixNano", "observed_timestamp"))
         started = next((time for time in times if time is not None), None)
-        yield f"{path}.attributes", {
-            **attributes, _TRACE: trace or value.get("trace_id") or value.get("traceId"), _STARTED: started,
-        }  # fmt: skip
-
-
-_STARTED = "started"
+        yield f"{path}.attributes", {**attributes, _TRACE: trace, _STARTED: started}
 
 
 def _messages(record: dict[str, Any], name: str, path: str) -> list[tuple[dict[str, Any], str]]:
@@ -296,13 +290,9 @@ class _Attributes:
             raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
         native_id, name = message.text("tool_call_id"), message.text("name")
         self._turns.start(role)
-        blocks: list[ContentBlock] = []
-        for item in _listed(message.take("contents")):
-            blocks += self._content(item, message)
-        if not blocks:
-            blocks += text_blocks(message.take("content"))
-        else:
-            message.ignore("content")
+        blocks = [block for item in _listed(message.take("contents")) for block in self._content(item, message)]
+        content = message.take("content")
+        blocks = blocks or text_blocks(content)
         for item in _listed(message.take("tool_calls")):
             if isinstance(call := dig(item, "tool_call"), dict):
                 fields = message.adopt(call, f"{message.path}.tool_calls")
@@ -390,11 +380,8 @@ def attributes_of(native: Any) -> dict[str, Any]:
     """Return attributes by name, from an object or from OTLP's list of keys and values."""
     if isinstance(native, dict):
         return native
-    found: dict[str, Any] = {}
-    for item in objects_in(native):
-        if isinstance(item.get("key"), str):
-            found[item["key"]] = _value(item.get("value"))
-    return found
+    items = (item for item in objects_in(native) if isinstance(item.get("key"), str))
+    return {item["key"]: _value(item.get("value")) for item in items}
 
 
 def _value(native: Any) -> Any:
