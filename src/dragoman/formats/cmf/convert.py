@@ -131,9 +131,22 @@ class Slots(_Slot):
 def write_extensions(message: Message, note: Fields, extensions: Mapping[str, Any] | None) -> Fields:
     """Return the extensions of a message. ``extensions`` take precedence over its own, except over the note."""
     metadata = message.metadata
+    usage, is_reply = metadata.usage, message.role is Role.ASSISTANT
+    completion = _drop_none(
+        stop_reason=STOP_REASONS.get(metadata.stop_reason) if metadata.stop_reason else None,
+        tokens=usage
+        and {
+            "input_tokens": usage.prompt_tokens,
+            "output_tokens": usage.output_tokens,
+            "total_tokens": usage.total_tokens,
+        },
+        model=_model_name(metadata.model) if is_reply else None,
+        created_at=message.created_at.isoformat() if is_reply else None,
+        latency_ms=usage.latency_ms if usage else None,
+    )
     own_slots: Fields = {
         "agent": {"session_id": message.session_id} if message.session_id else {},
-        "completion": _completion(message),
+        "completion": completion,
         "llm": _drop_none(model_id=_model_name(metadata.model), provider=metadata.provider),
         "provenance": {"message_id": message.id} if message.id else {},
     }
@@ -142,24 +155,6 @@ def write_extensions(message: Message, note: Fields, extensions: Mapping[str, An
     )
     custom = slots.get("custom")
     return slots | {"custom": {**(custom if isinstance(custom, dict) else {}), NOTE: note}}
-
-
-def build_note(message: Message, written: Fields, content: list[Fields] | None) -> Fields:
-    """Return the note on a message. ``content`` is None if each part reads back as its block, in order."""
-    fields = message.model_dump(mode="json", exclude_none=True, exclude={"content"})
-    fields = {name: value for name, value in fields.items() if name not in KNOWN or value not in KNOWN[name]}
-    fields["metadata"].pop("labels", None)  # they are in security.labels, where other programs may add to them
-    fields["metadata"] = strip_note(fields["metadata"], "cmf")
-    note: Fields = {"of": digest(CmfMessage.model_validate(written)), "fields": fields}
-    return note | ({"content": content} if content is not None else {})
-
-
-def note_block(part: int | None, block: Fields, read: Fields | None) -> Fields:
-    """Return the note on a block, given the block that its part alone reads as."""
-    if part is None or read is None or not read.keys() <= block.keys():
-        return {"more": block}
-    more = {name: value for name, value in block.items() if name not in read or read[name] != value}
-    return {"part": part, "more": more} if more else {"part": part}
 
 
 def digest(message: CmfMessage) -> str:
@@ -198,24 +193,6 @@ def metadata_fields(slots: Slots, role: str) -> Fields:
 def as_json(block: ContentBlock) -> Fields:
     fields: Fields = block.model_dump(mode="json")
     return fields
-
-
-def _completion(message: Message) -> Fields:
-    metadata = message.metadata
-    usage = metadata.usage
-    tokens = usage and {
-        "input_tokens": usage.prompt_tokens,
-        "output_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens,
-    }
-    is_reply = message.role is Role.ASSISTANT
-    return _drop_none(
-        stop_reason=STOP_REASONS.get(metadata.stop_reason) if metadata.stop_reason else None,
-        tokens=tokens,
-        model=_model_name(metadata.model) if is_reply else None,
-        created_at=message.created_at.isoformat() if is_reply else None,
-        latency_ms=usage.latency_ms if usage else None,
-    )
 
 
 def _model_name(model: str | None) -> str | None:
@@ -344,24 +321,35 @@ class _Writer:
 
     def entry(self, message: Message, slots: Mapping[str, Any] | None) -> Fields:
         """Return a message with its extensions."""
-        content = message.content
-        written = message_of(message.role, message.channel, content, self._tools)
-        noted = self._note_blocks(message, content)
-        note = build_note(message, written, noted)
+        written = message_of(message.role, message.channel, message.content, self._tools)
+        for part in written["content"]:
+            if part["content_type"] in ("tool_call", "tool_result"):
+                inner = part["content"]
+                inner["tool_call_id"] = self._ids.get(inner["tool_call_id"], inner["tool_call_id"])
+        fields = message.model_dump(mode="json", exclude_none=True, exclude={"content"})
+        fields = {name: value for name, value in fields.items() if name not in KNOWN or value not in KNOWN[name]}
+        fields["metadata"].pop("labels", None)  # they are in security.labels, where other programs may add to them
+        fields["metadata"] = strip_note(fields["metadata"], FORMAT)
+        note: Fields = {"of": digest(CmfMessage.model_validate(written)), "fields": fields}
+        if (noted := self._note_blocks(message)) is not None:
+            note["content"] = noted
         if not message.role.is_known:
             self._losses.add_info(message, -1, f"{describe_unknown_role(message)}, and kept in custom", LossKind.ROLE)
-        entry = {"message": written, "extensions": write_extensions(message, note, slots)}
-        return _use_native_ids(entry, self._ids) if self._ids else entry
+        return {"message": written, "extensions": write_extensions(message, note, slots)}
 
-    def _note_blocks(self, message: Message, content: Sequence[ContentBlock]) -> list[Fields] | None:
+    def _note_blocks(self, message: Message) -> list[Fields] | None:
+        """Return the notes on the blocks; None if each part reads back as its block, in order."""
         noted: list[Fields] = []
         parts = 0
-        for index, block in enumerate(content):
-            part = part_of(block, self._tools)
-            place = None if part is None else parts
+        for index, block in enumerate(message.content):
+            part, whole = part_of(block, self._tools), as_json(block)
             read = None if part is None else as_json(block_of(PART.validate_python(part), str, str))
+            if read is None or not read.keys() <= whole.keys():
+                noted.append({"more": whole})
+            else:
+                more = {name: value for name, value in whole.items() if name not in read or read[name] != value}
+                noted.append({"part": parts, "more": more} if more else {"part": parts})
             parts += part is not None
-            noted.append(note_block(place, as_json(block), read))
             if "part" not in noted[-1]:
                 self._losses.add(message, index, f"CMF has no form for this {block.type} block: kept only in custom")
             elif "more" in noted[-1]:
@@ -372,19 +360,7 @@ class _Writer:
                 self._losses.add_info(
                     message, index, "the result answers no call, so its tool has no name", LossKind.ORPHAN_RESULT
                 )
-        return noted if noted != [{"part": index} for index in range(len(content))] else None
-
-
-def _use_native_ids(entry: Fields, ids: Mapping[str, str]) -> Fields:
-    """Replace the tool ids by the document's own, and update the note's digest."""
-    message = entry["message"]
-    for part in message["content"]:
-        inner = part.get("content")
-        if part["content_type"] in ("tool_call", "tool_result") and inner["tool_call_id"] in ids:
-            inner["tool_call_id"] = ids[inner["tool_call_id"]]
-    note = entry["extensions"]["custom"][NOTE]
-    note["of"] = digest(CmfMessage.model_validate(message))
-    return entry
+        return noted if noted != [{"part": index} for index in range(len(message.content))] else None
 
 
 def _read(document: Any) -> list[tuple[list[Message], Fields]]:

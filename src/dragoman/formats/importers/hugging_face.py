@@ -30,8 +30,6 @@ from dragoman.formats.reading.fields import (
 from dragoman.formats.reading.turns import Turns
 from dragoman.formats.results import Conversation
 
-MARK = b"PAR1"
-"""The first bytes of a Parquet file, and its last ones."""
 _BATCH = 1024
 FORMAT = "hf"
 _LISTS = ("messages", "conversations", "conversation", "prompt", "completion", "chosen")

@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
-from pydantic_core import from_json
-
 from dragoman.adapter.losses import LossKind
 from dragoman.adapter.package_data import read_toml
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock
@@ -88,8 +86,7 @@ class CallReader:
                 ]
                 answers = answers or [text.removesuffix("\n")]
                 for answer in answers:
-                    decoded = _parse(answer) if self._is_json_result and answer.startswith('"') else None
-                    content = text_blocks(decoded if isinstance(decoded, str) else answer)
+                    content = text_blocks(_json_text(answer) if self._is_json_result else answer)
                     self._turns.add(Role.TOOL, [self._turns.result(None, None, content)], path)
             case _:
                 self._turns.start(role)
@@ -110,7 +107,7 @@ class CallReader:
 
     def _learn(self, text: str) -> None:
         for line in (line for block in _TOOL_LIST.findall(text) for line in block.split("\n")):
-            tool = _parse(line)
+            tool = parse_or_none(line, format_name=FORMAT)
             function = dig(tool, "function") or tool
             if isinstance(dig(function, "parameters"), dict):
                 properties = dig(function, "parameters", "properties")
@@ -140,7 +137,7 @@ class CallReader:
 
     def _json_reply(self, text: str) -> list[ContentBlock]:
         body = text.strip().removeprefix(_PYTHON)
-        call = _parse(body) if body.startswith("{") else None
+        call = parse_or_none(body, format_name=FORMAT) if body.startswith("{") else None
         if isinstance(call, dict) and isinstance(call.get("name"), str) and call.keys() <= _CALL_KEYS and len(call) > 1:
             return [self._turns.call(None, call["name"], call.get("parameters", call.get("arguments")))]
         return self._plain_reply(text)
@@ -193,17 +190,16 @@ def _report_tools(path: str) -> None:
     source_losses().add(path, "a history holds no definitions of tools: left out", kind=LossKind.TOOLS)
 
 
+def _json_text(text: str) -> str:
+    """Return the text that a template wrote as JSON, or the text itself."""
+    value = parse_or_none(text, format_name=FORMAT) if text.startswith('"') else None
+    return value if isinstance(value, str) else text
+
+
 def _json_or_text(value: str) -> Any:
     """Return the JSON value of an argument whose type is unknown, or the text itself."""
-    parsed = _parse(value)
+    parsed = parse_or_none(value, format_name=FORMAT)
     return value if parsed is None and value.strip() != "null" else parsed
-
-
-def _parse(text: str) -> Any:
-    try:
-        return from_json(text)
-    except ValueError:
-        return None
 
 
 @dataclass(frozen=True)
@@ -407,13 +403,14 @@ class _Reader:
     def _instructions(self, part: Fields, *, is_text: bool, role: Role) -> list[ContentBlock]:
         if part.look("type") == "developer_content":
             part.ignore("type")
-            _report_definitions(part, part.take("tools"))
+            if part.take("tools"):
+                _report_tools(f"{part.path}.tools")
             return text_blocks(part.text("instructions"))
         if is_text and role is Role.DEVELOPER:
             text = to_text(part.look("text"))
             part.whole()
             if _TOOLS.search(text):
-                _report_definitions(part, [text])
+                _report_tools(f"{part.path}.tools")
             found = _INSTRUCTIONS.match(text)
             return text_blocks(found["text"] if found else _TOOLS.sub("", text).strip())
         return _text(part)
@@ -424,17 +421,9 @@ class _Reader:
             self._turns.add(Role.ASSISTANT, reply, self._path)
 
 
-def _report_definitions(part: Fields, tools: Any) -> None:
-    if tools:
-        _report_tools(f"{part.path}.tools")
-
-
 def _text(part: Fields, *, is_json: bool = False) -> list[ContentBlock]:
     kind = part.text("type") or "text"
     if kind != "text":
         return [provider_block(_HARMONY, kind, {"type": kind, **part.whole()})]
     text = part.text("text")
-    if is_json and text and text.startswith('"'):  # templates write a result as JSON
-        value = parse_or_none(text, format_name=_HARMONY)
-        text = value if isinstance(value, str) else text
-    return text_blocks(text)
+    return text_blocks(_json_text(text) if is_json and text else text)
