@@ -225,8 +225,8 @@ def _turns(message: Message, names: dict[str, str], losses: LossCollector) -> li
         if isinstance(block, ToolResultBlock):
             missing = "neither the failure nor the call" if block.is_error else "no call"
             losses.add_info(message, index, f"a result in ChatML names {missing}", LossKind.TOOLS)
-            text = _break_markers(message, index, result_text(message, index, block, losses), losses)
-            turns.append(write_turn("tool", names.get(block.tool_use_id) if name is None else name, text))
+            answer = _break_markers(message, index, result_text(message, index, block, losses), losses)
+            turns.append(write_turn("tool", names.get(block.tool_use_id) if name is None else name, answer))
         elif (text := _text(message, index, block, losses)) is not None:
             texts.append(text)
     if texts:

@@ -17,7 +17,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 from pydantic_core import to_json
 
 from dragoman.adapter.losses import LossKind
@@ -30,7 +30,17 @@ from dragoman.canonical.message import Message, MessageMetadata, Role, StopReaso
 from dragoman.canonical.message_view.parts import CalledTool, called_tools
 from dragoman.canonical.usage import Usage
 from dragoman.formats import verbatim
-from dragoman.formats.cmf.models import KNOWN, PART, CmfMessage, ToolCall, ToolResult, block_of, message_of, part_of
+from dragoman.formats.cmf.models import (
+    KNOWN,
+    PART,
+    CmfMessage,
+    CmfModel,
+    ToolCall,
+    ToolResult,
+    block_of,
+    message_of,
+    part_of,
+)
 from dragoman.formats.document import kind_of, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.tool_calls import ToolIdReader, split_results
@@ -50,17 +60,13 @@ STOP_REASONS = {
 _READ_STOP_REASONS = {word: reason for reason, word in STOP_REASONS.items()} | {"return": StopReason.END_TURN}
 
 
-class _Slot(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, hide_input_in_errors=True)
-
-
-class _Tokens(_Slot):
+class _Tokens(CmfModel):
     input_tokens: Count
     output_tokens: Count
     total_tokens: Count
 
 
-class _Completion(_Slot):
+class _Completion(CmfModel):
     stop_reason: str | None = None
     tokens: _Tokens | None = None
     model: str | None = None
@@ -68,31 +74,31 @@ class _Completion(_Slot):
     latency_ms: Count | None = None
 
 
-class _Llm(_Slot):
+class _Llm(CmfModel):
     model_id: str | None = None
     provider: str | None = None
 
 
-class _Provenance(_Slot):
+class _Provenance(CmfModel):
     message_id: str | None = None
 
 
-class _Agent(_Slot):
+class _Agent(CmfModel):
     session_id: str | None = None
 
 
-class _Security(_Slot):
+class _Security(CmfModel):
     labels: list[str] = Field(default_factory=list)
 
 
-class BlockNote(_Slot):
+class BlockNote(CmfModel):
     """The origin of one block: a part, with ``more`` fields than the part has, or ``more`` alone."""
 
     part: Count | None = None
     more: dict[str, Any] = Field(default_factory=dict)
 
 
-class Note(_Slot):
+class Note(CmfModel):
     """``of`` is the digest of the CMF message that ``content`` belongs to. If the message was changed, it is not
     restored.
     """
@@ -102,11 +108,11 @@ class Note(_Slot):
     content: list[BlockNote] | None = None
 
 
-class _Custom(_Slot):
+class _Custom(CmfModel):
     note: Note | None = Field(default=None, alias=NOTE)
 
 
-class Slots(_Slot):
+class Slots(CmfModel):
     """The slots that are read. The rest of security, headers and the like belong to the policy, not to the
     conversation.
     """

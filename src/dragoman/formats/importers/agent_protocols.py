@@ -222,12 +222,11 @@ def _part(part: Fields, turns: Turns) -> list[ContentBlock]:
     if "text" in part or part.look("text") == "":
         return text_blocks(part.text("text"))
     if kind in (*_CALLS, *_RESULTS):
-        data = part.object("data")
-        assert data is not None
-        if data.look("name") is not None or kind in _RESULTS:
+        call = part.inner("data")
+        if call.look("name") is not None or kind in _RESULTS:
             part.ignore("mediaType", "media_type", "metadata")
-            return [_call_or_result(data, kind, turns)]
-        return [provider_block(FORMAT, "data", {"data": data.whole(), **part.rest()})]
+            return [_call_or_result(call, kind, turns)]
+        return [provider_block(FORMAT, "data", {"data": call.whole(), **part.rest()})]
     if (file := part.object("file")) is not None:
         media_type, title = file.text("mimeType", "mime_type", "mediaType"), file.text("name")
         data, url = file.text("bytes", "fileWithBytes"), file.text("uri", "fileWithUri")

@@ -196,12 +196,9 @@ def _with_citations(blocks: list[ContentBlock], turn: Row) -> list[ContentBlock]
     """Return the blocks with the texts of the provider's own reply in place of the same text without citations."""
     native = read_native_reply(turn.get("response_json"), f"$.turns[{turn['id']}].response_json")
     cited = [block for block in native if isinstance(block, TextBlock)]
-    positions = [index for index, block in enumerate(blocks) if isinstance(block, TextBlock)]
-    texts = "".join(block.text for block in blocks if isinstance(block, TextBlock))
-    if (
-        len(positions) != 1
-        or not any(block.citations for block in cited)
-        or texts != "".join(block.text for block in cited)
-    ):
+    texts = [(index, block.text) for index, block in enumerate(blocks) if isinstance(block, TextBlock)]
+    if not any(block.citations for block in cited) or len(texts) != 1:
         return blocks
-    return [*blocks[: positions[0]], *cited, *blocks[positions[0] + 1 :]]
+    ((index, text),) = texts
+    is_same = text == "".join(block.text for block in cited)
+    return [*blocks[:index], *cited, *blocks[index + 1 :]] if is_same else blocks

@@ -102,9 +102,9 @@ def put_results_first(messages: Sequence[Message]) -> list[Message]:
         if message.role is not Role.TOOL:
             found += held
             held.clear()
-            waiting = {block.id for block in message.content if isinstance(block, ToolUseBlock)}
+            waiting = {call.id for call in message.tool_uses}
         else:
-            waiting -= {block.tool_use_id for block in message.content if isinstance(block, ToolResultBlock)}
+            waiting -= {result.tool_use_id for result in message.tool_results}
         found.append(message)
     return [*found, *held]
 
