@@ -17,7 +17,7 @@ from dragoman.canonical.blocks import RedactedThinkingBlock, ThinkingBlock
 from dragoman.canonical.ids import ModelId
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.message_fields import share_field_names
-from dragoman.formats.document import copy_json_at, kind_of, parse
+from dragoman.formats.document import copy_json_at, dig, kind_of, parse, text_in
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.fields import is_empty, moved_losses, source_losses
 from dragoman.formats.reading.tool_calls import native_paths, pair_repeated
@@ -47,7 +47,7 @@ def from_native(provider: str, data: Any, *, model: str | None = None) -> list[M
         return [read_reply(provider, data, model=model)]
     body = _body(data, kind, provider, owned=is_text)
     _report_unread(body, kind)
-    named = model or (body["model"] if isinstance(body.get("model"), str) and body["model"] else None)
+    named = model or text_in(body.get("model"))
     adapter = _adapter(provider, named)
 
     def read(part: Mapping[str, Any]) -> list[Message]:
@@ -67,8 +67,7 @@ def from_native(provider: str, data: Any, *, model: str | None = None) -> list[M
 def read_reply(provider: str, body: Any, path: str = "$", *, model: str | None = None) -> Message:
     """Read one reply of a provider. Raises FormatError, with the path in the document."""
     native = copy_json_at(body, path)
-    named = model or (native.get("model") if isinstance(native, dict) else None)
-    adapter = _named_adapter(provider, named if isinstance(named, str) and named else _UNNAMED, path)
+    adapter = _named_adapter(provider, model or text_in(dig(native, "model")) or _UNNAMED, path)
     context = RequestContext(model=str(adapter.model_id), session_id="")
     try:
         return adapter.from_wire_response(WireResponse(200, wirejson.dumps(native), {}), context)

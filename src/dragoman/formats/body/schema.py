@@ -20,7 +20,7 @@ at once answers it, shortest texts first. Source: docs/reference/message-body.md
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, ValidationError, to_json
 from pydantic_core.core_schema import no_info_plain_validator_function
@@ -312,47 +312,36 @@ def _incompatible(
     producer: MessageBodySchema,
     consumer: MessageBodySchema,
     reason: str,
-    parts: list["_Example"],
+    parts: list[MessageBodyPart],
     avoided: Sequence[MessageBodySchemaPart],
 ) -> Compatibility:
     """Build the negative result, if possible with a body that holds these parts and none of the avoided ones."""
-    body_parts = [_build_part(part) for part in parts]
     for needed in producer.parts:
-        if needed.required and not any(needed.matches(part) for part in body_parts):
-            named_parts = [MessageBodySchemaPart(name=part.name, content_type="**") for part in body_parts if part.name]
+        if needed.required and not any(map(needed.matches, parts)):
+            named_parts = [MessageBodySchemaPart(name=part.name, content_type="**") for part in parts if part.name]
             example = _find_uncovered(needed, [*avoided, *named_parts])
             if example is None:
                 return Compatibility(False, reason)
-            body_parts.append(_build_part(example))
+            parts.append(example)
     try:
-        body = MessageBody(tuple(body_parts))
+        body = MessageBody(tuple(parts))
     except FormatError:
         return Compatibility(False, reason)
     proves = not producer.check(body) and consumer.check(body)
     return Compatibility(False, reason, body if proves else None)
 
 
-def _build_part(example: "_Example") -> MessageBodyPart:
-    fields = {} if example.name is None else {"name": example.name}
-    return MessageBodyPart(**fields, content_type=example.type, content="")
-
-
-class _Example(NamedTuple):
-    name: str | None
-    type: str
-
-
 class _TooManyStepsError(Exception):
     pass
 
 
-def _find_uncovered(part: MessageBodySchemaPart, covers: Sequence[MessageBodySchemaPart]) -> _Example | None:
+def _find_uncovered(part: MessageBodySchemaPart, covers: Sequence[MessageBodySchemaPart]) -> MessageBodyPart | None:
     """Return a part that ``part`` accepts and none of the ``covers`` does, or None."""
     budget = _StepBudget()
     names = part.names
     if names is None:
         kind = _find_uncovered_type(part.types, [each.types for each in covers if each.names is None], budget)
-        return None if kind is None else _Example(None, kind)
+        return None if kind is None else MessageBodyPart(content_type=kind, content="")
     named = [(each.names, each.types) for each in covers if each.names is not None]
     tried: list[frozenset[int]] = []
     for name, covering in _walk([names, *(glob for glob, _ in named)], _NAMES, budget):
@@ -362,7 +351,7 @@ def _find_uncovered(part: MessageBodySchemaPart, covers: Sequence[MessageBodySch
         tried.append(matched)
         kind = _find_uncovered_type(part.types, [named[index][1] for index in sorted(matched)], budget)
         if kind is not None:
-            return _Example(name, kind)
+            return MessageBodyPart(name=name, content_type=kind, content="")
     return None
 
 

@@ -153,11 +153,10 @@ class LibraryWriter:
     def model(self, message: Message) -> tuple[str | None, str | None]:
         """Return the library's name of the provider, and the name of the model."""
         provider, colon, name = (message.metadata.model or "").partition(":")
-        if not colon:
-            return message.metadata.provider and library_provider(
-                self.library, message.metadata.provider
-            ), provider or None
-        return library_provider(self.library, provider), None if name == "unnamed" else name
+        if colon:
+            return library_provider(self.library, provider), None if name == "unnamed" else name
+        issuer = message.metadata.provider
+        return issuer and library_provider(self.library, issuer), provider or None
 
 
 def data_url(block: Media) -> str:
@@ -168,11 +167,9 @@ def data_url(block: Media) -> str:
 
 def split_results(message: Message) -> tuple[list[tuple[int, ToolResultBlock]], list[tuple[int, ContentBlock]]]:
     """Return the results of a message, and its other blocks, with their positions."""
-    results = [(index, block) for index, block in enumerate(message.content) if isinstance(block, ToolResultBlock)]
-    others: list[tuple[int, ContentBlock]] = [
-        (index, block) for index, block in enumerate(message.content) if not isinstance(block, ToolResultBlock)
-    ]
-    return results, others
+    blocks = list(enumerate(message.content))
+    results = [(index, block) for index, block in blocks if isinstance(block, ToolResultBlock)]
+    return results, [(index, block) for index, block in blocks if not isinstance(block, ToolResultBlock)]
 
 
 def base64_of(source: MediaSource) -> str | None:

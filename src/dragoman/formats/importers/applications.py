@@ -24,7 +24,7 @@ from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import ContentBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import copy_json_at, dig, parse, parse_json_or_lines
+from dragoman.formats.document import copy_json_at, dig, parse, parse_json_or_lines, text_in
 from dragoman.formats.errors import FormatError
 from dragoman.formats.native import read_request
 from dragoman.formats.reading.blocks import build_usage, media_block, provider_block, text_blocks, to_text
@@ -198,10 +198,9 @@ def _read(entries: list[_Entry]) -> list[Message]:
 
 
 def _usage(usage: Fields) -> Usage | None:
-    tier = usage.take("service_tier")
-    counts = take_counts(usage)
+    tier, counts = text_in(usage.take("service_tier")), take_counts(usage)
     counts["prompt"] = sum(counts[name] or 0 for name in ("prompt", "cached", "written"))
-    return build_usage(**counts, service_tier=tier if isinstance(tier, str) else None)
+    return build_usage(**counts, service_tier=tier)
 
 
 _CODEX = "codex"
@@ -364,8 +363,7 @@ class _ConversationReader:
         self._turns.start(role)
         metadata: dict[str, Any] | None = None
         if role is Role.ASSISTANT:
-            model = dig(message.look("metadata"), "model_slug")
-            metadata = {"model": model if isinstance(model, str) and model else None}
+            metadata = {"model": text_in(dig(message.look("metadata"), "model_slug"))}
             if recipient != _EVERYONE:
                 arguments = "".join(to_text(getattr(block, "text", "")) for block in blocks)
                 blocks = [self._turns.call(None, recipient, arguments)]

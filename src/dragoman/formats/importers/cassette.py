@@ -43,7 +43,7 @@ from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.guard import MAX_BODY_BYTES, MAX_DOCUMENT_DEPTH
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.document import copy_json_at, decode_text, kind_of, parse, read_document
+from dragoman.formats.document import copy_json_at, decode_text, dig, kind_of, parse, read_document, text_in
 from dragoman.formats.errors import FormatError
 from dragoman.formats.results import Conversation
 
@@ -298,7 +298,7 @@ class _Conversations:
 
     def add(self, exchange: RecordedExchange, wire: Wire) -> None:
         body = _request(exchange)
-        named = wire.model or (body["model"] if isinstance(body.get("model"), str) else None)
+        named = wire.model or text_in(body.get("model"))
         adapter = get_adapter(f"{wire.provider}:{named or _UNNAMED}")
         context = RequestContext(
             model=str(adapter.model_id), tool_ids=self.tool_ids, session_id="", clock=_clock(exchange)
@@ -391,9 +391,7 @@ def _reply_id(body: bytes) -> str | None:
         native = from_json(text)
     except ValueError:
         return None
-    native = native.get("response", native) if isinstance(native, dict) else None
-    name = native.get("id") if isinstance(native, dict) else None
-    return name if isinstance(name, str) else None
+    return text_in(dig(native, "id") if dig(native, "response") is None else dig(native, "response", "id"))
 
 
 def _digests(messages: Sequence[Message]) -> Iterator[bytes]:

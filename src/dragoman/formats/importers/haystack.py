@@ -8,6 +8,7 @@ from typing import Any
 
 from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
+from dragoman.formats.document import text_in
 from dragoman.formats.reading.blocks import (
     build_usage,
     cite_last_text,
@@ -47,7 +48,7 @@ def _message(message: Fields, turns: Turns, called: dict[str | None, Any]) -> No
     blocks = [block for part in parts for block in _part(part, turns, called)]
     blocks = cite_last_text(blocks, [read_citation(each.whole()) for each in meta.objects("citations")])
     meta.skip("meta")
-    provider, model = (_text_of(meta.take(*names)) for names in (("provider", "model_provider"), ("model",)))
+    provider, model = (text_in(meta.take(*names)) for names in (("provider", "model_provider"), ("model",)))
     stop = words_of(FORMAT).stops.get(to_text(meta.take("finish_reason", "stop_reason", "done_reason")))
     metadata = {
         **model_fields_of(FORMAT, provider, model),
@@ -89,10 +90,6 @@ def _call_id(call: Fields) -> str | None:
     native_id, extra = call.text("id"), call.inner("extra")
     extra.ignore("type", "id", "status")
     return extra.text("call_id") or native_id
-
-
-def _text_of(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
 
 
 def _reasoning(reasoning: Fields) -> list[ContentBlock]:

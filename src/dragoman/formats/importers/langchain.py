@@ -16,7 +16,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import iter_entries, objects_in, parse, read_list, validating
+from dragoman.formats.document import iter_entries, objects_in, parse, read_list, text_in, validating
 from dragoman.formats.importers.langchain_blocks import LIBRARY, BlockReader, constructor, fields_of, read_call
 from dragoman.formats.reading.blocks import (
     build_messages,
@@ -107,10 +107,8 @@ def _messages(message: Fields, name: str | None, ids: ToolIdReader) -> list[Mess
         role = Role.DEVELOPER
     named: dict[str, Any] = {}
     if role is Role.ASSISTANT:
-        names = (reported.look(each) for each in ("model_name", "model", "model_id"))
-        model = next((each for each in names if isinstance(each, str) and each), None)
-        provider = reported.look("model_provider")
-        named = model_fields_of(LIBRARY, provider if isinstance(provider, str) else None, model)
+        model = text_in(*(reported.look(each) for each in ("model_name", "model", "model_id")))
+        named = model_fields_of(LIBRARY, text_in(reported.look("model_provider")), model)
     reader = BlockReader(ids, path, named.get("provider"), {each: args for each, _, args in calls if each})
     ids.start_turn(role, has_results=any(item.get("type") == "tool_result" for item in objects_in(content)))
     blocks = reader.blocks(content)
@@ -169,10 +167,9 @@ def _outer_thinking(kwargs: Fields, blocks: list[ContentBlock]) -> Iterator[Cont
         yield ThinkingBlock(text=thinking)
     if isinstance(item, dict):  # an item of Responses, in the older form
         parts = read_list(item.get("summary"), f"{kwargs.path}.reasoning.summary")
-        summary = [each.get("text") for each in parts if isinstance(each, dict)]
-        sealed = item.get("encrypted_content")
+        summary = [each.get("text") for each in objects_in(parts)]
         text = "\n\n".join(each for each in summary if isinstance(each, str))
-        yield ThinkingBlock(text=text, signature=sealed if isinstance(sealed, str) and sealed else None)
+        yield ThinkingBlock(text=text, signature=text_in(item.get("encrypted_content")))
 
 
 def _usage(usage: Fields | None, reported: Fields) -> Usage | None:

@@ -17,7 +17,7 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
 )
 from dragoman.canonical.message import Message, Role, StopReason
-from dragoman.formats.document import copy_json_at, dig, iter_entries, kind_of, objects_in, parse, validating
+from dragoman.formats.document import copy_json_at, dig, iter_entries, kind_of, objects_in, parse, text_in, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.native import from_native
 from dragoman.formats.reading.blocks import (
@@ -49,8 +49,7 @@ def from_litellm(document: Any, *, model: str | None = None) -> list[Message]:
     """
     data = parse(document, format_name=LIBRARY)
     if isinstance(data, dict) and "role" not in data:
-        named = data.get("model")
-        model = model or (named if isinstance(named, str) else None)
+        model = model or text_in(data.get("model"))
         if "messages" not in data:
             return _append_reply([], None, copy_json_at(data), "$", model)
         read = _read_list(data["messages"], "$.messages", model)

@@ -16,7 +16,7 @@ from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import decode_text, parse, parse_or_none
+from dragoman.formats.document import decode_text, parse, parse_or_none, text_in
 from dragoman.formats.errors import FormatError
 from dragoman.formats.native import read_reply
 from dragoman.formats.reading.blocks import build_usage, count_of, provider_block, read_media, text_blocks, to_text
@@ -386,8 +386,8 @@ def read_reasoning(text: str, metadata: Any, path: str, *, is_redacted: bool = F
     sealed = inner.get("data")
     if inner.get("type") == "redacted_thinking" and isinstance(sealed, str):
         return [RedactedThinkingBlock(data=sealed)]
-    found = (inner.get(name) for name in ("signature", "encrypted_content", "thoughtSignature", "thought_signature"))
-    signature = next((each for each in found if isinstance(each, str) and each), None)
+    names = ("signature", "encrypted_content", "thoughtSignature", "thought_signature")
+    signature = text_in(*(inner.get(name) for name in names))
     if is_redacted and signature is not None:
         return [*([ThinkingBlock(text=text)] if text else []), ThinkingBlock(signature=signature)]
     return [ThinkingBlock(text=text, signature=signature)] if text or signature else []

@@ -30,6 +30,7 @@ from dragoman.formats.document import (
     parse,
     parse_json_or_lines,
     parse_or_none,
+    text_in,
 )
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.langchain import from_langchain
@@ -118,11 +119,9 @@ def _messages(record: dict[str, Any], name: str, path: str) -> list[tuple[dict[s
 def _read(record: dict[str, Any], path: str) -> list[Message]:
     turns = Turns()
     time = read_time(record.get(_STARTED))
-    named = model_fields_of(
-        FORMAT,
-        _text(record, "gen_ai.provider.name") or _text(record, "gen_ai.system"),
-        _text(record, "gen_ai.response.model") or _text(record, "gen_ai.request.model") or _text(record, "model_name"),
-    )
+    models = (record.get(name) for name in ("gen_ai.response.model", "gen_ai.request.model", "model_name"))
+    provider = text_in(record.get("gen_ai.provider.name"), record.get("gen_ai.system"))
+    named = model_fields_of(FORMAT, provider, text_in(*models))
     listed = _messages(record, ALL, path)
     outputs = [] if listed else _messages(record, OUTPUT, path)
     listed = listed or _messages(record, INPUT, path)
@@ -193,11 +192,6 @@ def _usage(record: dict[str, Any], prefix: str, format_name: str) -> Usage | Non
     return build_usage(**{
         field: count_of(record, *(f"{prefix}.{name}" for name in names)) for field, names in counts.items()
     })  # fmt: skip
-
-
-def _text(record: dict[str, Any], name: str) -> str | None:
-    value = record.get(name)
-    return value if isinstance(value, str) and value else None
 
 
 _OPENINFERENCE = "openinference"
@@ -302,8 +296,8 @@ class _Attributes:
             blocks = [self._turns.result(native_id, name, blocks)]
         metadata: dict[str, Any] | None = None
         if role is Role.ASSISTANT:
-            provider = _text(self._attributes, "llm.provider") or _text(self._attributes, "llm.system")
-            named = model_fields_of(_OPENINFERENCE, provider, _text(self._attributes, "llm.model_name"))
+            provider = text_in(self._attributes.get("llm.provider"), self._attributes.get("llm.system"))
+            named = model_fields_of(_OPENINFERENCE, provider, text_in(self._attributes.get("llm.model_name")))
             usage = _usage(self._attributes, "llm.token_count", _OPENINFERENCE) if is_reply else None
             metadata = {**named, "usage": usage}
         self._turns.add(role, blocks, message.path, metadata=metadata, created_at=self._time if is_reply else None)

@@ -23,7 +23,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import dig
+from dragoman.formats.document import dig, text_in
 from dragoman.formats.importers.pydantic_ai import tool_result_blocks
 from dragoman.formats.reading.blocks import (
     build_usage,
@@ -236,7 +236,7 @@ def model_of_custom(part: Fields) -> dict[str, Any] | None:
     provider = kind.partition(".")[0]
     name = dig(part.look("providerOptions") or part.look("providerMetadata"), provider, "model")
     part.whole()
-    return model_fields_of(LIBRARY, provider, name if isinstance(name, str) else None)
+    return model_fields_of(LIBRARY, provider, text_in(name))
 
 
 _SIGNATURES = ("signature", "thoughtSignature", "reasoningEncryptedContent", "encryptedContent")
