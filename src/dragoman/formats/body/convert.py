@@ -6,6 +6,7 @@ Source: docs/reference/message-body.md#conversion.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -78,9 +79,10 @@ def block_of(part: Part, call_id: Ids = str, result_id: Ids = str) -> ContentBlo
     """Return the block of a part. ``call_id`` and ``result_id`` return the ids of calls and of the calls of results."""
     if part.name is not None and (embedded := _embedded_block(part, part.name, call_id, result_id)) is not None:
         return embedded
-    text = _plain_text(part)
-    if text is not None:
-        return TextBlock(text=text)
+    if part.name is None and part.is_text and part.content_url is None:
+        with suppress(ValueError):  # of an unknown charset, or of bytes that are not in it
+            text = part.decode(part.inline_bytes() or b"") if part.content and part.is_base64 else part.content
+            return TextBlock(text=text or "")  # without a content, the metadata hold everything
     if part.content_url is not None:
         source = MediaSource(kind="url", data=part.content_url)
     else:
@@ -115,18 +117,6 @@ def _embedded_block(part: Part, name: str, call_id: Ids, result_id: Ids) -> Cont
         return block.model_copy(update={"tool_use_id": result_id(block.tool_use_id)})
     found: ContentBlock | None = block
     return found
-
-
-def _plain_text(part: Part) -> str | None:
-    """Return the text of a part without a name, or None."""
-    if part.name is not None or not part.is_text or part.content_url is not None:
-        return None
-    if part.content is None:  # the metadata hold everything
-        return ""
-    try:
-        return part.content if not part.is_base64 else part.decode(part.inline_bytes() or b"")
-    except ValueError:
-        return None
 
 
 @dataclass(slots=True)

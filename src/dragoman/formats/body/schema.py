@@ -62,24 +62,6 @@ _STAR = re.compile(r"\*\*+|\*|[^*]+")
 FORMAT = "message_body_schema"
 
 
-def answer_schema(allowed: Sequence[MessageBodySchemaPart]) -> Schema:
-    """Return the JSON Schema; if the body's schema accepts no part, that of a body without parts."""
-    kinds = [kind for part in allowed for kind in _part_schemas(part)]
-    lines = ["The parts of the answer, in order. A part without a name is said to the user."]
-    lines += [f"{'Required' if part.required else 'Allowed'}: {part}." for part in allowed]
-    parts: Schema = {"type": "array", "description": " ".join(lines)}
-    if kinds:
-        parts["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
-    # One part for each name, and one for all text: small models do not end a list by themselves.
-    names = {name for part in allowed if part.name is not None for name in expand_braces(part.name)}
-    unnamed = [part for part in allowed if part.name is None]
-    if not any("*" in name for name in names) and not any(map(_binary_types, unnamed)):
-        parts["maxItems"] = len(names) + bool(unnamed)
-    if any(part.required for part in allowed):
-        parts["minItems"] = 1
-    return _object_schema({"parts": parts})
-
-
 def _part_schemas(part: MessageBodySchemaPart) -> list[Schema]:
     """Return the schemas of one part: as text, as base64, and by URL."""
     types = _allowed_types(part)
@@ -223,7 +205,20 @@ class MessageBodySchema:
         It accepts only valid parts, and fewer of them if that is more reliable: known types, inline text. Reading the
         answer checks what JSON Schema cannot express, such as required parts.
         """
-        return answer_schema(self.parts)
+        kinds = [kind for part in self.parts for kind in _part_schemas(part)]
+        lines = ["The parts of the answer, in order. A part without a name is said to the user."]
+        lines += [f"{'Required' if part.required else 'Allowed'}: {part}." for part in self.parts]
+        parts: Schema = {"type": "array", "description": " ".join(lines)}
+        if kinds:
+            parts["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+        # One part for each name, and one for all text: small models do not end a list by themselves.
+        names = {name for part in self.parts if part.name is not None for name in expand_braces(part.name)}
+        unnamed = [part for part in self.parts if part.name is None]
+        if not any("*" in name for name in names) and not any(map(_binary_types, unnamed)):
+            parts["maxItems"] = len(names) + bool(unnamed)
+        if any(part.required for part in self.parts):
+            parts["minItems"] = 1
+        return _object_schema({"parts": parts})
 
     def watch(self) -> Callable[[str], tuple[OutputProblem, ...]]:
         """Return a function that takes an answer piece by piece, and returns the violations that are certain: at the

@@ -12,7 +12,6 @@ from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     ContentBlock,
-    ImageBlock,
     ProviderBlock,
     RedactedThinkingBlock,
     TextBlock,
@@ -156,11 +155,8 @@ class _Writer(LibraryWriter):
         kind = "file" if block.type == "document" else block.type
         self.check_medium(message, index, block, typed=("base64", "text"), texts=True,
                           unknown=("duration_ms", "transcript"))  # fmt: skip
-        title, context = getattr(block, "title", None), getattr(block, "context", None)
-        named: Entry = {"mime_type": block.media_type} if block.media_type else {}
-        named |= {"filename": title} if title else {}
-        named |= {"context": context} if context else {}
-        named |= {"detail": block.detail} if isinstance(block, ImageBlock) and block.detail else {}
+        names = {"media_type": "mime_type", "title": "filename", "context": "context", "detail": "detail"}
+        named: Entry = {theirs: value for ours, theirs in names.items() if (value := getattr(block, ours, None))}
         match block.source.kind:
             case "base64":
                 return [{"type": kind, "base64": block.source.data, **named, "mime_type": media_type_of(block)}]

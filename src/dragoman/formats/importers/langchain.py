@@ -29,7 +29,7 @@ from dragoman.formats.reading.blocks import (
     tool_call,
 )
 from dragoman.formats.reading.fields import Fields, list_inside, source_losses, take_counts, words_of
-from dragoman.formats.reading.tool_calls import ToolIdReader, pair_groups
+from dragoman.formats.reading.tool_calls import ToolIdReader, pair_repeated
 from dragoman.formats.reading.turns import put_results_first, stop_after
 
 _CHAT_ROLES = {
@@ -68,8 +68,8 @@ def from_langchain(document: Any) -> list[Message]:
                 read.append((own_id, inner, _messages(message, name, ids)))
         message.skip("message")
         message.close()
-    paired = pair_groups([group for *_, group in read], [path for _, path, _ in read])
-    return put_results_first([message for group in paired for message in group])
+    paths = [path for _, path, group in read for _ in group]
+    return put_results_first(pair_repeated([message for *_, group in read for message in group], paths))
 
 
 def _find_messages(document: Any) -> tuple[Any, str]:

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from dragoman.adapter.losses import LossKind
-from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, TextBlock, ThinkingBlock
+from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
 from dragoman.formats.document import decode_text, parse, parse_or_none, text_in
@@ -297,8 +297,7 @@ class RowReader:
             self._system = system
         results = [each for each in row.objects("tool_results") if not _is_server_executed(each)]
         for each in results:
-            block = _result(each, self.turns)
-            self.turns.add(Role.TOOL, [block], each.path, created_at=time)
+            self.turns.add(Role.TOOL, [_result(each, self.turns)], each.path, created_at=time)
         prompt = text_blocks("\n".join(filter(None, [*_fragments(row, "prompt_fragments"), row.text("prompt")])))
         prompt += [block for each in row.objects("attachments") for block in _attachment(each)]
         if prompt or not results:
@@ -308,9 +307,7 @@ class RowReader:
         native = row.take("response_json")
         text, reasoning = row.text("response"), row.text("reasoning")
         blocks: list[ContentBlock] = [ThinkingBlock(text=reasoning)] if reasoning else []
-        if text:
-            blocks.append(TextBlock(text=text))
-        blocks = read_native_reply(native, f"{row.path}.response_json") or blocks
+        blocks = read_native_reply(native, f"{row.path}.response_json") or [*blocks, *text_blocks(text)]
         calls = [call for call in row.objects("tool_calls") if not _is_server_executed(call)]
         for call in calls:
             call.ignore("id", "tool_id")

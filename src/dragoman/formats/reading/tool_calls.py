@@ -9,7 +9,6 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
@@ -98,13 +97,6 @@ def pair_repeated(
             changed["metadata"] = found[index].metadata.model_copy(update={"parent_tool_use_id": call_ids[0]})
         found[index] = found[index].model_copy(update=changed)
     return found
-
-
-def pair_groups(groups: Sequence[Sequence[Message]], paths: Sequence[str]) -> list[list[Message]]:
-    """As `pair_repeated`, for the messages of each entry of a document."""
-    flat = [path for group, path in zip(groups, paths, strict=True) for _ in group]
-    paired = iter(pair_repeated([message for group in groups for message in group], flat))
-    return [list(islice(paired, len(group))) for group in groups]
 
 
 def report_repeated(groups: Sequence[Sequence[Message]], paths: Sequence[str]) -> None:

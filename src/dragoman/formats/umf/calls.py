@@ -226,12 +226,9 @@ def tool_from_openai(data: Any) -> InternalTool:
     if native.get("type") != "function" or not isinstance(function, dict):
         raise FormatError("a tool must have the type function, and its definition as an object", path="$.function")
     metadata = {_OPENAI_STRICT: function["strict"]} if "strict" in function else {}
-    empty = {"type": "object", "properties": {}}
+    given = {name: function[name] for name in ("description", "parameters") if function.get(name)}
     with validating(native, "$"):
-        return InternalTool.model_validate({
-            "name": function.get("name"), "description": function.get("description") or "",
-            "parameters": function.get("parameters") or empty, "metadata": metadata,
-        })  # fmt: skip
+        return InternalTool.model_validate({"name": function.get("name"), **given, "metadata": metadata})
 
 
 def tool_to_openai(tool: InternalTool) -> Json:
@@ -268,11 +265,9 @@ def tool_result_block(result: InternalToolResult) -> ToolResultBlock:
 
 def internal_tool_result(block: ToolResultBlock) -> InternalToolResult:
     """Return a block as a result with the parts of MCP; one text is the content itself."""
-    texts = [part for part in block.content if isinstance(part, TextBlock)]
-    if len(texts) == len(block.content) <= 1:
-        content: Any = texts[0].text if texts else ""
-    else:
-        content = [_part_of(part) for part in block.content]
+    parts = [_part_of(part) for part in block.content]
+    is_text = len(parts) <= 1 and all(isinstance(part, TextBlock) for part in block.content)
+    content: Any = "".join(part["text"] for part in parts) if is_text else parts
     return InternalToolResult(tool_call_id=block.tool_use_id, content=content, is_error=block.is_error)
 
 

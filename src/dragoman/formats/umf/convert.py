@@ -22,7 +22,7 @@ from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock, 
 from dragoman.canonical.message import Message, Role, read_message
 from dragoman.formats import verbatim
 from dragoman.formats.chatml import MARKER, write_turn
-from dragoman.formats.document import copy_json_at, kind_of, validating
+from dragoman.formats.document import copy_json_at, dig, kind_of, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import tool_call
 from dragoman.formats.reading.fields import source_losses
@@ -123,24 +123,22 @@ def _report_unknown(native: Fields, path: str) -> None:
     noted = metadata if isinstance(metadata, dict) else ()
     unknown += [(f"{path}.metadata", name) for name in noted if not name.startswith(_PREFIX)]
     for index, block in enumerate(content if isinstance(content, list) else ()):
-        known = _BLOCK_FIELDS.get(str(block.get("type"))) if isinstance(block, dict) else None
+        at, known = f"{path}.content[{index}]", _BLOCK_FIELDS.get(str(dig(block, "type")))
         if known is not None:
-            unknown += [(f"{path}.content[{index}]", name) for name in block.keys() - known]
+            unknown += [(at, name) for name in block.keys() - known]
             source = block.get("source") if "source" in known else None
             names = source.keys() - _SOURCE_FIELDS if isinstance(source, dict) else ()
-            unknown += [(f"{path}.content[{index}].source", name) for name in names]
+            unknown += [(f"{at}.source", name) for name in names]
     if native.get("role") != "tool" or not isinstance(content, str):
         # Fields of a result that stand in another message, and the name of a speaker.
         unknown += [(path, name) for name in ("tool_call_id", "name") if native.get(name) is not None]
     calls = native.get("tool_calls")
     for index, call in enumerate(calls if isinstance(calls, list) else ()):
         if isinstance(call, dict):
-            unknown += [
-                (f"{path}.tool_calls[{index}]", name) for name in call.keys() - umf.ToolCall.model_fields.keys()
-            ]
-            function = call.get("function")
+            at, function = f"{path}.tool_calls[{index}]", call.get("function")
+            unknown += [(at, name) for name in call.keys() - umf.ToolCall.model_fields.keys()]
             names = function.keys() - umf.CalledFunction.model_fields.keys() if isinstance(function, dict) else ()
-            unknown += [(f"{path}.tool_calls[{index}].function", name) for name in names]
+            unknown += [(f"{at}.function", name) for name in names]
     for at, name in sorted(unknown):
         reason = f"the field {name[:80]!r} stays with the message for UMF alone"
         is_content = at == path and name in _CHAT_FIELDS
@@ -379,12 +377,7 @@ class ChatMLFormatter:
         """Return the turns as messages of Chat Completions."""
         written = []
         for message in self.messages:
-            entry: dict[str, Any] = {"role": message.role, "content": message.content}
-            if message.name is not None:
-                entry["name"] = message.name
-            if message.tool_call_id is not None:
-                entry["tool_call_id"] = message.tool_call_id
-            if message.tool_calls:
-                entry["tool_calls"] = list(message.tool_calls)
-            written.append(entry)
+            fields = {name: getattr(message, name) for name in ("role", "content", "name", "tool_call_id")}
+            entry = {name: value for name, value in fields.items() if value is not None}
+            written.append(entry | ({"tool_calls": list(message.tool_calls)} if message.tool_calls else {}))
         return written
