@@ -225,10 +225,9 @@ def _counts(message: Message) -> Entry:
     if usage is None:
         return {}
     inputs = {"cached_tokens": usage.cached_input_tokens, "cache_write_tokens": usage.cache_creation_input_tokens}
-    details: Entry = {"input_tokens_details": {name: count for name, count in inputs.items() if count}}
-    if usage.reasoning_tokens:
-        details["output_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
-    found = {name: value for name, value in details.items() if value}
+    details = {"input_tokens_details": inputs, "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens}}
+    said = {kind: {name: count for name, count in counts.items() if count} for kind, counts in details.items()}
+    found = {kind: counts for kind, counts in said.items() if counts}
     return {
         "input_tokens": usage.prompt_tokens,
         "output_tokens": usage.output_tokens,

@@ -71,17 +71,16 @@ class _Writer(LibraryWriter):
 
     def turn(self, turn: Sequence[Message]) -> Entry | None:
         first = turn[0]
-        role = "system" if first.role in (Role.SYSTEM, Role.DEVELOPER) else str(first.role)
+        role = {Role.DEVELOPER: "system", Role.TOOL: "user"}.get(first.role, str(first.role))
         if first.role is Role.DEVELOPER:
-            self.report_role(first, "system")
+            self.report_role(first, role)
         self._open = {}
         parts: list[Entry] = []
         for message in turn:
             self.check_message(message)
             parts += self._message(message, is_step=first.role is Role.ASSISTANT)
         if first.role is Role.TOOL:
-            role = "user"
-            self.report_role(first, "user")
+            self.report_role(first, role)
         if not any(part["type"] != "step-start" for part in parts):
             reason = f"{self.label} has at least one part: the message is left out"
             self.losses.add(first, -1, reason, kind=LossKind.EMPTY_MESSAGE)
@@ -108,16 +107,14 @@ class _Writer(LibraryWriter):
         if last.metadata.model is not None:
             metadata["model"] = last.metadata.model
         if last.usage is not None:
-            read, written = last.usage.cached_input_tokens, last.usage.cache_creation_input_tokens
-            prompt = last.usage.input_tokens + read + written
             metadata["usage"] = {
-                "inputTokens": prompt,
+                "inputTokens": last.usage.prompt_tokens,
                 "outputTokens": last.usage.output_tokens,
-                "totalTokens": prompt + last.usage.output_tokens,
+                "totalTokens": last.usage.total_tokens,
                 "inputTokenDetails": {
                     "noCacheTokens": last.usage.input_tokens,
-                    "cacheReadTokens": read,
-                    "cacheWriteTokens": written,
+                    "cacheReadTokens": last.usage.cached_input_tokens,
+                    "cacheWriteTokens": last.usage.cache_creation_input_tokens,
                 },
                 "outputTokenDetails": {"reasoningTokens": last.usage.reasoning_tokens},
             }

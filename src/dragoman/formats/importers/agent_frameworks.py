@@ -194,11 +194,11 @@ def from_google_adk(document: Any) -> list[Conversation]:
     Raises FormatError, with a path.
     """
     data = parse_json_or_lines(document, format_name=_ADK)
-    sessions = data if isinstance(data, list) and data and _is_session(data[0]) else None
-    if sessions is None and not _is_session(data):
+    first = data[0] if isinstance(data, list) and data else data
+    if not isinstance(dig(first, "events"), list):
         return [Conversation("1", _read_events(data, "$"))]
     found: list[Conversation] = []
-    for native in iter_fields(sessions if sessions is not None else data, _ADK):
+    for native in iter_fields(data, _ADK):
         session = _Snake(native.whole(), native.path, _ADK)
         session.ignore("app_name", "user_id", "last_update_time")
         session.drop("state", "the state of a program is not part of its conversation: left out")
@@ -240,10 +240,6 @@ def _column(value: Any) -> Any:
         return from_json(value)
     except ValueError:
         return value
-
-
-def _is_session(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("events"), list)
 
 
 class _Snake(Fields):

@@ -151,11 +151,10 @@ def _outer_calls(
     if calls or reader.seen_calls:
         return
     entries = read_list(kwargs.look("tool_calls"), f"{kwargs.path}.tool_calls")
-    natives = [(each.get("id"), each.get("function")) for each in entries if isinstance(each, dict)]
-    for native, function in [*natives, (None, legacy)]:
+    for each in [*objects_in(entries), {"function": legacy}]:
+        function = each.get("function")
         if isinstance(function, dict) and isinstance(function.get("name"), str):
-            known = native if isinstance(native, str) else None
-            yield tool_call(ids, known, function["name"], function.get("arguments"))
+            yield tool_call(ids, text_in(each.get("id")), function["name"], function.get("arguments"))
 
 
 def _outer_thinking(kwargs: Fields, blocks: list[ContentBlock]) -> Iterator[ContentBlock]:

@@ -17,7 +17,17 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
 )
 from dragoman.canonical.message import Message, Role, StopReason
-from dragoman.formats.document import copy_json_at, dig, iter_entries, kind_of, objects_in, parse, text_in, validating
+from dragoman.formats.document import (
+    copy_json_at,
+    dig,
+    iter_entries,
+    kind_of,
+    nested_objects_in,
+    objects_in,
+    parse,
+    text_in,
+    validating,
+)
 from dragoman.formats.errors import FormatError
 from dragoman.formats.native import from_native
 from dragoman.formats.reading.blocks import (
@@ -181,9 +191,7 @@ def _relabel(
         return message
     named = _model_fields(model)
     specific = native.get("provider_specific_fields") or {}
-    listed = specific.get("citations")
-    groups = [each if isinstance(each, list) else [each] for each in listed] if isinstance(listed, list) else []
-    natives = [native for group in groups for native in group if isinstance(native, dict)]
+    natives = nested_objects_in(specific.get("citations"))
     content = list(message.content)
     index = next((index for index, block in enumerate(content) if isinstance(block, TextBlock)), None)
     if natives and index is not None:

@@ -145,13 +145,10 @@ class InternalMessage(UmfModel):
 
     def as_dict(self) -> dict[str, Any]:
         """Return the message in its written form: without nulls, and without empty metadata."""
-        written = self.model_dump(exclude={"tool_call_id", "name", "metadata", "tool_calls"})
-        if self.tool_calls:
-            written["tool_calls"] = [call.model_dump() for call in self.tool_calls]
-        if self.metadata:
-            written["metadata"] = dict(self.metadata)
-        optional = {"tool_call_id": self.tool_call_id, "name": self.name}
-        return written | {name: value for name, value in optional.items() if value is not None}
+        written = self.model_dump()
+        optional = {name: written[name] for name in ("tool_calls", "metadata") if written[name]}
+        optional |= {name: written[name] for name in ("tool_call_id", "name") if written[name] is not None}
+        return {"role": self.role, "content": written["content"], **optional}
 
 
 _ANY_TYPE = "application/octet-stream"
