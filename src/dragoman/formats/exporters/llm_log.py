@@ -225,7 +225,8 @@ def _counts(message: Message) -> Entry:
     if usage is None:
         return {}
     inputs = {"cached_tokens": usage.cached_input_tokens, "cache_write_tokens": usage.cache_creation_input_tokens}
-    details = {"input_tokens_details": inputs, "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens}}
+    outputs = {"reasoning_tokens": usage.reasoning_tokens}
+    details: dict[str, dict[str, int | None]] = {"input_tokens_details": {**inputs}, "output_tokens_details": outputs}
     said = {kind: {name: count for name, count in counts.items() if count} for kind, counts in details.items()}
     found = {kind: counts for kind, counts in said.items() if counts}
     return {
