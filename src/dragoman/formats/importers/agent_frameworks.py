@@ -346,9 +346,8 @@ def _response(response: Fields, turns: Turns) -> ContentBlock:
     """Return a result. ADK puts a text under ``result``, and the text of a failed call under ``error``."""
     response.ignore("will_continue", "scheduling")
     native_id, name, body = response.text("id"), response.text("name"), response.take("response")
-    (key, *others) = body if isinstance(body, dict) and body else ("",)
-    is_alone = not others and key in ("result", "output", "error")
-    content = text_blocks(body[key] if is_alone else body)
+    key = next(iter(body)) if isinstance(body, dict) and len(body) == 1 else ""
+    content = text_blocks(body[key] if key in ("result", "output", "error") else body)
     for part in response.objects("parts"):
         content += _part(part, turns)
-    return turns.result(native_id, name, content, is_error=is_alone and key == "error")
+    return turns.result(native_id, name, content, is_error=key == "error")

@@ -219,6 +219,7 @@ def from_openinference(document: Any) -> list[Conversation]:
         for message in messages:
             calls = tuple((call.name, to_text(call.input)) for call in message.tool_uses)
             keys.append(hash((keys[-1], str(message.role), message.text, calls)))
+        # The longest beginning that is known is the span that this one continues.
         found.pop(next((key for key in reversed(keys) if key in found), keys[-1]), None)
         found[keys[-1]] = (to_text(attributes.get("session.id")) or str(len(found) + 1), messages)
     if not found:

@@ -179,7 +179,9 @@ class Fields:
         return value
 
     def role(self, roles: Mapping[str, Role] | None = None, *names: str) -> Role:
-        """Take the role of a message, by the format's words. Raises FormatError if it is missing or another word."""
+        """Take the role of a message, by ``roles`` or the format's own words. Raises FormatError if it is missing or
+        another word.
+        """
         known = roles or words_of(self.format_name).roles or ROLES
         word = self.required_text(*(names or ("role",)))
         if word not in known:
