@@ -105,10 +105,11 @@ def _entries(data: Any) -> Iterator[_Entry]:
             is_side=line.flag("isSidechain"),
         )  # fmt: skip
         if kind == "assistant":
-            name = message.text("model")
+            name, tier, counts = message.text("model"), text_in(usage.take("service_tier")), take_counts(usage)
+            counts["prompt"] = sum(counts[each] or 0 for each in ("prompt", "cached", "written"))
             entry.metadata = {
                 "model": f"{_PROVIDER}:{name}" if name else None,
-                "usage": _usage(usage),
+                "usage": build_usage(**counts, service_tier=tier),
                 "stop_reason": message.stop_reason("stop_reason"),
             }
         message.ignore("type", "stop_sequence", "container", "context_management", "stop_details")
@@ -195,12 +196,6 @@ def _read(entries: list[_Entry]) -> list[Message]:
             fields["created_at"] = time
         found.append(message.model_copy(update=fields))
     return found
-
-
-def _usage(usage: Fields) -> Usage | None:
-    tier, counts = text_in(usage.take("service_tier")), take_counts(usage)
-    counts["prompt"] = sum(counts[name] or 0 for name in ("prompt", "cached", "written"))
-    return build_usage(**counts, service_tier=tier)
 
 
 _CODEX = "codex"
