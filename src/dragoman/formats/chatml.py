@@ -11,10 +11,10 @@ definitions of the tools are a section of the system's text.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.adapter.requests.unsupported_blocks import flatten_block
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolResultBlock
 from dragoman.canonical.guard import check_text
@@ -41,7 +41,7 @@ _RESPONSE, _ANSWERED = "<tool_response>", "</tool_response>"
 FORMAT = "chatml"
 START = "<|im_start|>"
 END = "<|im_end|>"
-_MARKER = re.compile(r"<\|(im_start|im_end)\|>")
+MARKER = re.compile(r"<\|(im_start|im_end)\|>")
 _HEADER = re.compile(r"(system|user|assistant|tool)(?: name=([^\n<>|]*))?\n")
 _TURN_END = re.compile(r"<\|im_end\|>(?:\n*(?=<\|im_start\|>)|\Z)")
 """The end of a turn is followed by another turn, or by nothing: elsewhere the marker is a text that somebody wrote."""
@@ -59,7 +59,7 @@ def add_turn(turns: Turns, role: Role, name: str | None, text: str, path: str) -
                 source_losses().add(path, reason, kind=LossKind.TOOLS)
             if kept in _DEFAULTS:
                 reason = "the template itself wrote these instructions, because there were none: left out"
-                source_losses().add(path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
+                source_losses().add_info(path, reason, LossKind.OPTION)
                 return
             if kept or not count:
                 turns.add(role, text_blocks(kept), path)
@@ -114,7 +114,7 @@ def _read_call(text: str) -> dict[str, Any] | None:
 
 def _argument(text: str) -> Any:
     """Return the value of a parameter: the template writes objects and lists as JSON, and all else as a text."""
-    value = parse_or_none(text, format_name="chatml") if text.startswith(("{", "[")) else None
+    value = parse_or_none(text, format_name=FORMAT) if text.startswith(("{", "[")) else None
     return text if value is None else value
 
 
@@ -159,7 +159,7 @@ def from_chatml(text: str | bytes) -> list[Message]:
         text = text.replace("\r\n", "\n")
     turns = _split_turns(text)
     if all(turn.is_own for turn in turns):
-        return [_read(turn.role, turn.name, turn.text) for turn in turns]
+        return [_read(turn) for turn in turns]
     collected = Turns()
     for index, turn in enumerate(turns):
         add_turn(collected, turn.role, turn.name, turn.text, f"$[{index}]")
@@ -198,58 +198,55 @@ def _split_turns(text: str) -> list[_Turn]:
             break
         turns.append(_Turn(role, header[2], body, is_own))
         position = ended.end() if ended else len(text)
-    if all(turn.is_own for turn in turns):
-        return [_Turn(turn.role, turn.name, turn.text.removesuffix("\n"), is_own=True) for turn in turns]
-    return [_Turn(turn.role, turn.name, turn.text, is_own=False) for turn in turns]
+    is_own = all(turn.is_own for turn in turns)
+    return [replace(turn, text=turn.text.removesuffix("\n")) for turn in turns] if is_own else turns
 
 
-def _read(role: Role, name: str | None, text: str) -> Message:
-    content: tuple[ContentBlock, ...] = (TextBlock(text=text),)
+def _read(turn: _Turn) -> Message:
+    content: tuple[ContentBlock, ...] = (TextBlock(text=turn.text),)
     metadata = MessageMetadata()
-    if role is Role.TOOL:
+    if turn.role is Role.TOOL:
         call_id = new_tool_use_id()
-        content = (ToolResultBlock(tool_use_id=call_id, content=content if text else ()),)
+        content = (ToolResultBlock(tool_use_id=call_id, content=content if turn.text else ()),)
         metadata = MessageMetadata(parent_tool_use_id=call_id)
-    message = Message(role=role, content=content, metadata=metadata)
-    return verbatim.attach([message], FORMAT, {"name": name})[0] if name is not None else message
+    message = Message(role=turn.role, content=content, metadata=metadata)
+    return verbatim.attach([message], FORMAT, {"name": turn.name})[0] if turn.name is not None else message
 
 
 def _turns(message: Message, names: dict[str, str], losses: LossCollector) -> list[str]:
     """Return the text of the message and each result in it as turns."""
     if message.channel is not None:
-        losses.add(message, -1, "ChatML has no channels", kind=LossKind.CHANNEL, severity=Severity.INFO)
+        losses.add_info(message, -1, "ChatML has no channels", LossKind.CHANNEL)
     found = verbatim.recover([message], 0, FORMAT)
     name = str(found[0]["name"]) if found else None
     turns: list[str] = []
     texts: list[str] = []
     for index, block in enumerate(message.content):
         if isinstance(block, ToolResultBlock):
-            turns.append(_result(message, index, block, names.get(block.tool_use_id) if name is None else name, losses))
+            missing = "neither the failure nor the call" if block.is_error else "no call"
+            losses.add_info(message, index, f"a result in ChatML names {missing}", LossKind.TOOLS)
+            answer = _break_markers(message, index, result_text(message, index, block, losses), losses)
+            turns.append(write_turn("tool", names.get(block.tool_use_id) if name is None else name, answer))
         elif (text := _text(message, index, block, losses)) is not None:
             texts.append(text)
     if texts:
-        turns.append(_turn(_speaker(message, losses), name, "".join(texts)))
+        turns.append(write_turn(_speaker(message, losses), name, "".join(texts)))
         if len(texts) > 1:
-            losses.add(
-                message, -1, "a turn of ChatML is one text: the texts are joined",
-                kind=LossKind.FLATTENED, severity=Severity.INFO,
-            )  # fmt: skip
+            losses.add_info(message, -1, "a turn of ChatML is one text: the texts are joined", LossKind.FLATTENED)
     elif not turns:
-        losses.add(
-            message, -1, "nothing of the message can be written in ChatML: left out",
-            kind=LossKind.EMPTY_MESSAGE, severity=Severity.INFO,
-        )  # fmt: skip
+        losses.add_info(
+            message, -1, "nothing of the message can be written in ChatML: left out", LossKind.EMPTY_MESSAGE
+        )
     return turns
 
 
 def _speaker(message: Message, losses: LossCollector) -> str:
     if message.role is Role.DEVELOPER:
-        reason = "ChatML has no developer: written as the system's"
-        losses.add(message, -1, reason, kind=LossKind.ROLE, severity=Severity.INFO)
+        losses.add_info(message, -1, "ChatML has no developer: written as the system's", LossKind.ROLE)
         return "system"
     if message.role is Role.TOOL:
         reason = "other content of a message with results is written as the user's"
-        losses.add(message, -1, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
+        losses.add_info(message, -1, reason, LossKind.MISPLACED_BLOCK)
         return "user"
     if not message.role.is_known:
         losses.add(message, -1, describe_unknown_role(message), kind=LossKind.ROLE)
@@ -270,20 +267,14 @@ def _text(message: Message, index: int, block: ContentBlock, losses: LossCollect
     return None
 
 
-def _result(message: Message, index: int, block: ToolResultBlock, name: str | None, losses: LossCollector) -> str:
-    missing = "neither the failure nor the call" if block.is_error else "no call"
-    losses.add(message, index, f"a result in ChatML names {missing}", kind=LossKind.TOOLS, severity=Severity.INFO)
-    text = _break_markers(message, index, result_text(message, index, block, losses), losses)
-    return _turn("tool", _UNFIT_FOR_NAMES.sub("_", name) if name else name, text)
-
-
 def _break_markers(message: Message, index: int, text: str, losses: LossCollector) -> str:
-    broken, times = _MARKER.subn(r"<| \1|>", text)
+    broken, times = MARKER.subn(r"<| \1|>", text)
     if times:
         losses.add(message, index, "a marker of ChatML in a text is split, because it would end the turn")
     return broken
 
 
-def _turn(role: str, name: str | None, text: str) -> str:
-    header = f"{role} name={name}" if name is not None else role
+def write_turn(role: str, name: str | None, text: str) -> str:
+    """Return a turn; the text must not have a marker."""
+    header = f"{role} name={_UNFIT_FOR_NAMES.sub('_', name)}" if name is not None else role
     return f"{START}{header}\n{text}\n{END}"

@@ -126,6 +126,11 @@ def dig(value: Any, *steps: str) -> Any:
     return value
 
 
+def text_in(*values: Any) -> str | None:
+    """Return the first of these values that is a text, and not an empty one."""
+    return next((value for value in values if isinstance(value, str) and value), None)
+
+
 def objects_in(value: Any) -> list[dict[str, Any]]:
     """Return the objects of a list, without its other items; none of anything else."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

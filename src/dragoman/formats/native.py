@@ -9,15 +9,15 @@ from pydantic import BaseModel
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
 from dragoman.adapter.errors import MALFORMED_ERRORS, DragomanError, RequestError
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.adapter.notes import native_tool_ids
 from dragoman.adapter.registry import adapter_class, get_adapter
 from dragoman.adapter.wire import WireResponse
-from dragoman.canonical.blocks import RedactedThinkingBlock, ThinkingBlock, ToolUseBlock
+from dragoman.canonical.blocks import RedactedThinkingBlock, ThinkingBlock
 from dragoman.canonical.ids import ModelId
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.message_fields import share_field_names
-from dragoman.formats.document import copy_json_at, kind_of, parse
+from dragoman.formats.document import copy_json_at, dig, kind_of, parse, text_in
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.fields import is_empty, moved_losses, source_losses
 from dragoman.formats.reading.tool_calls import native_paths, pair_repeated
@@ -47,7 +47,7 @@ def from_native(provider: str, data: Any, *, model: str | None = None) -> list[M
         return [read_reply(provider, data, model=model)]
     body = _body(data, kind, provider, owned=is_text)
     _report_unread(body, kind)
-    named = model or (body["model"] if isinstance(body.get("model"), str) and body["model"] else None)
+    named = model or text_in(body.get("model"))
     adapter = _adapter(provider, named)
 
     def read(part: Mapping[str, Any]) -> list[Message]:
@@ -67,8 +67,7 @@ def from_native(provider: str, data: Any, *, model: str | None = None) -> list[M
 def read_reply(provider: str, body: Any, path: str = "$", *, model: str | None = None) -> Message:
     """Read one reply of a provider. Raises FormatError, with the path in the document."""
     native = copy_json_at(body, path)
-    named = model or (native.get("model") if isinstance(native, dict) else None)
-    adapter = _named_adapter(provider, named if isinstance(named, str) and named else _UNNAMED, path)
+    adapter = _named_adapter(provider, model or text_in(dig(native, "model")) or _UNNAMED, path)
     context = RequestContext(model=str(adapter.model_id), session_id="")
     try:
         return adapter.from_wire_response(WireResponse(200, wirejson.dumps(native), {}), context)
@@ -108,7 +107,7 @@ def _report_unread(body: Mapping[str, Any], kind: type[Adapter]) -> None:
                 losses.add(f"$.{name}", "a history holds no definitions of tools: left out", kind=LossKind.TOOLS)
             else:
                 reason = f"a history has no options of a request: {name[:80]!r} is left out"
-                losses.add(f"$.{name}", reason, kind=LossKind.OPTION, severity=Severity.INFO)
+                losses.add_info(f"$.{name}", reason, LossKind.OPTION)
     entries = body.get(kind.history_field)
     for index, entry in enumerate(entries if known is not None and isinstance(entries, list) else ()):
         for name in sorted(entry.keys() - (known or frozenset())):
@@ -152,7 +151,12 @@ def _write(provider: str, messages: list[Message], model: str | None) -> Convers
         earlier = _write(provider, history[:-1], model)
         return Conversion(earlier.data, (*earlier.losses, *last))
     body, chunks = _cut_out(wire.body, context.encode_cache.latest_chunks())
-    entries = _drop_trailing(body.get(kind.history_field), trailing)
+    found = body.get(kind.history_field)
+    if isinstance(found, str):  # the only turn that a request of Responses may have as a plain text
+        found = [{"role": "user", "content": found}]
+    entries = list(found or ())
+    while trailing and entries and _TRAILING_TEXT.encode() in wirejson.dumps(entries[-1]):
+        entries.pop()
     trailing_ids = {message.id for message in trailing}
     losses = tuple(loss for loss in wire.losses if loss.message_id not in trailing_ids)
     instructions = {name: body[name] for name in kind.instruction_fields if body.get(name)}
@@ -246,9 +250,9 @@ def _body(data: Any, kind: type[Adapter], provider: str, *, owned: bool) -> dict
     path = f"$.{kind.history_field}"
     entries = data[kind.history_field]
     rest = copy_json_at({name: value for name, value in data.items() if name != kind.history_field})
+    if isinstance(entries, str) and kind.history_field == "input":
+        return {**rest, kind.history_field: copy_json_at(entries, path)}
     if not isinstance(entries, (list, tuple)):
-        if isinstance(entries, str) and kind.history_field == "input":
-            return {**rest, kind.history_field: copy_json_at(entries, path)}
         raise FormatError(f"a history of {provider} must be a list of messages, not {kind_of(entries)}", path=path)
     return {**rest, kind.history_field: _copy_entries(entries, path, owned=owned)}
 
@@ -266,7 +270,6 @@ def _copy_entries(items: Sequence[Any], path: str, *, owned: bool) -> list[Any]:
 def _find_fault(body: dict[str, Any], kind: type[Adapter], read: Callable[[Mapping[str, Any]], object]) -> str:
     """Return the path to the first entry that cannot be read: every longer prefix of the list contains it too."""
     entries = body[kind.history_field]
-    path = f"$.{kind.history_field}"
 
     def is_read(count: int) -> bool:
         try:
@@ -281,7 +284,7 @@ def _find_fault(body: dict[str, Any], kind: type[Adapter], read: Callable[[Mappi
     while bad - good > 1:
         middle = (good + bad) // 2
         good, bad = (middle, bad) if is_read(middle) else (good, middle)
-    return f"{path}[{good}]"
+    return f"$.{kind.history_field}[{good}]"
 
 
 def _trailing_turn(history: Sequence[Message]) -> list[Message]:
@@ -291,20 +294,6 @@ def _trailing_turn(history: Sequence[Message]) -> list[Message]:
     last = history[-1]
     if last.role is not Role.ASSISTANT:
         return []
-    calls = [block for block in last.content if isinstance(block, ToolUseBlock)]
     message_fields: dict[str, Any] = {"session_id": last.session_id, "created_at": last.created_at}
-    if calls:
-        return [Message.tool(call.id, _TRAILING_TEXT, **message_fields) for call in calls]
-    return [Message.user(_TRAILING_TEXT, **message_fields)]
-
-
-def _drop_trailing(native_entries: Any, trailing: Sequence[Message]) -> list[Any]:
-    if isinstance(native_entries, str):
-        return [
-            {"role": "user", "content": native_entries}
-        ]  # the only turn that a request of Responses may have as a plain text
-    entries = list(native_entries) if isinstance(native_entries, list) else []
-    if trailing:
-        while entries and _TRAILING_TEXT.encode() in wirejson.dumps(entries[-1]):
-            entries.pop()
-    return entries
+    answers = [Message.tool(call.id, _TRAILING_TEXT, **message_fields) for call in last.tool_uses]
+    return answers or [Message.user(_TRAILING_TEXT, **message_fields)]

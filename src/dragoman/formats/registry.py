@@ -1,18 +1,17 @@
 """All formats by name: reader, writer, and a description for people."""
 
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from pydantic_core import to_json
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.package_data import read_toml
 from dragoman.adapter.registry import providers
 from dragoman.canonical import rules
 from dragoman.canonical.extensions.message_labels import label_messages
@@ -111,10 +110,7 @@ def _format(name: str, row: dict[str, Any]) -> Format:
 
 
 FORMATS: dict[str, Format] = {
-    name: _format(name, row)
-    for name, row in tomllib.loads(
-        files("dragoman.formats").joinpath("formats.toml").read_text(encoding="utf-8")
-    ).items()
+    name: _format(name, row) for name, row in read_toml("dragoman.formats", "formats.toml").items()
 }
 """Formats with a name of their own. The lists of a provider's clients have the provider's name: see `get_format`."""
 

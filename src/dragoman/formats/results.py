@@ -90,6 +90,10 @@ class LossCollector:
         kind = kind or LOSS_KINDS.get(block_type, LossKind.UNKNOWN_BLOCK)
         self._found[Loss(kind, message.id, index, reason, severity, block_type)] = None
 
+    def add_info(self, message: Message, index: int, reason: str, kind: LossKind | None = None) -> None:
+        """As `add`, with the severity info."""
+        self.add(message, index, reason, kind=kind, severity=Severity.INFO)
+
     def report(self, messages: list[Message]) -> tuple[Loss, ...]:
         """Return all losses, and log each."""
         found = tuple(self._found)

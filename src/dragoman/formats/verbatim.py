@@ -29,26 +29,6 @@ def attach(messages: Sequence[Message], format_name: str, native: Mapping[str, A
     return [add_note(first, format_name, note), *rest]
 
 
-def attach_ids(message: Message, format_name: str, tool_ids: Mapping[str, str]) -> Message:
-    """Return the message with the document's own call ids, by the canonical ones."""
-    return add_note(message, format_name, {"tool_ids": dict(tool_ids)}) if tool_ids else message
-
-
-def keep_entry(
-    messages: list[Message],
-    format_name: str,
-    native: Mapping[str, Any],
-    native_ids: Mapping[str, str],
-    write: Callable[[Message], list[dict[str, Any]]],
-) -> list[Message]:
-    """Return the messages of one entry, which keep the entry and its ids. A single message that ``write`` turns into
-    the same entry again keeps nothing.
-    """
-    if len(messages) == 1 and not native_ids and write(messages[0]) == [native]:
-        return messages
-    return attach([attach_ids(message, format_name, native_ids) for message in messages], format_name, native)
-
-
 def read_entries(
     document: Any,
     format_name: str,
@@ -56,7 +36,8 @@ def read_entries(
     read: Callable[[dict[str, Any], str, ToolIdReader], tuple[list[Message], dict[str, str]]],
     writer: Callable[[list[Message], dict[str, str]], Callable[[Message], list[dict[str, Any]]]],
 ) -> list[tuple[list[Message], dict[str, Any]]]:
-    """Return the messages of each entry of a document, with the entry: those that would be written differently keep it.
+    """Return the messages of each entry of a document, with the entry. They keep the entry and its ids, except a single
+    message that would be written as the same entry again.
 
     ``read`` returns the messages of an entry and the document's own tool ids by ours. ``writer`` returns the function
     that writes messages of this history. Raises FormatError, with a path.
@@ -67,10 +48,13 @@ def read_entries(
     report_repeated([messages for messages, _ in groups], [path for path, _ in entries])
     native_ids = {ours: theirs for _, group_ids in groups for ours, theirs in group_ids.items()}
     write = writer([message for messages, _ in groups for message in messages], native_ids)
-    return [
-        (keep_entry(messages, format_name, native, group_ids, write), native)
-        for (messages, group_ids), (_, native) in zip(groups, entries, strict=True)
-    ]
+    kept: list[tuple[list[Message], dict[str, Any]]] = []
+    for (messages, group_ids), (_, native) in zip(groups, entries, strict=True):
+        if group_ids:
+            messages = [add_note(message, format_name, {"tool_ids": dict(group_ids)}) for message in messages]
+        is_same = len(messages) == 1 and not group_ids and write(messages[0]) == [native]
+        kept.append((messages if is_same else attach(messages, format_name, native), native))
+    return kept
 
 
 def recover(messages: Sequence[Message], start: int, format_name: str) -> tuple[dict[str, Any], int] | None:

@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, StrictInt, model_validator
 from pydantic_core import PydanticCustomError
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import Citation, ContentBlock, FrozenModel, TextBlock, ThinkingBlock, ToolResultBlock
 from dragoman.canonical.guard import JsonObject, Text
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.formats import verbatim
-from dragoman.formats.body.convert import Fields, PartWriter, block_of
+from dragoman.formats.body.convert import Fields, Ids, PartWriter, block_of
 from dragoman.formats.body.message_body import Part, is_base64
 from dragoman.formats.document import validating
 from dragoman.formats.reading.tool_calls import ToolIdReader, split_results
@@ -120,14 +120,16 @@ def _entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Message],
         fields: Fields = {"metadata": MessageMetadata()}
         if (at := message.created_at) is not None:
             fields["created_at"] = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-        return split_results(role, [_block(part, ids) for part in message.parts], fields), ids.pop_native_ids()
+        return split_results(
+            role, [_block(part, ids.call_id, ids.result_id) for part in message.parts], fields
+        ), ids.pop_native_ids()
 
 
-def _block(part: AcpPart, ids: ToolIdReader | None = None) -> ContentBlock:
+def _block(part: AcpPart, call_id: Ids = str, result_id: Ids = str) -> ContentBlock:
     metadata = part.metadata
     if isinstance(metadata, TrajectoryMetadata) and metadata.message and not metadata.tool_name and not part.content:
         return ThinkingBlock(text=metadata.message)
-    block = block_of(part) if ids is None else block_of(part, ids.call_id, ids.result_id)
+    block = block_of(part, call_id, result_id)
     if isinstance(metadata, CitationMetadata) and isinstance(block, TextBlock):
         cited = Citation(
             kind="citation",
@@ -143,23 +145,21 @@ def _block(part: AcpPart, ids: ToolIdReader | None = None) -> ContentBlock:
 
 def _message(message: Message, ids: Mapping[str, str], losses: LossCollector) -> Fields:
     if message.channel is not None:
-        losses.add(message, -1, "ACP has no channels", kind=LossKind.CHANNEL, severity=Severity.INFO)
+        losses.add_info(message, -1, "ACP has no channels", LossKind.CHANNEL)
     role = "agent" if message.role in (Role.ASSISTANT, Role.TOOL) else "user"
     if message.role in (Role.SYSTEM, Role.DEVELOPER):
         losses.add(message, -1, f"ACP has no {message.role}: written as the user's", kind=LossKind.ROLE)
     if not message.role.is_known:
         losses.add(message, -1, describe_unknown_role(message), kind=LossKind.ROLE)
     if message.role is Role.TOOL and len(message.content) > 1:
-        reason = "each result is read as a separate message"
-        losses.add(message, -1, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
+        losses.add_info(message, -1, "each result is read as a separate message", LossKind.FLATTENED)
     # Results become tool messages when they are read, and other parts next to them the speaker's.
     for index, block in enumerate(message.content):
         if isinstance(block, ToolResultBlock) != (message.role is Role.TOOL):
             reason = f"a {block.type} block in a {message.role} message is read as another speaker's"
-            losses.add(message, index, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
-    writer = _Writer(_ACP_LABEL, AcpPart.model_validate, bool, ids, losses, _block)
-    parts = [writer.part(message, index) for index in range(len(message.content))]
-    part_dicts = [part.model_dump(mode="json", exclude_unset=True) for part in parts if part is not None]
+            losses.add_info(message, index, reason, LossKind.MISPLACED_BLOCK)
+    parts = _Writer(_ACP_LABEL, AcpPart.model_validate, bool, ids, losses, _block).parts(message)
+    part_dicts = [part.model_dump(mode="json", exclude_unset=True) for part in parts]
     return {"role": role, "parts": part_dicts, "created_at": message.created_at.isoformat()}
 
 

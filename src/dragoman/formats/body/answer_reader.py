@@ -268,9 +268,15 @@ class AnswerReader:
 
     def feed(self, text: str) -> None:
         """Read the next piece."""
-        if not self._begun and not self._check_start(text):
-            return
-        if self._broken:
+        if not self._begun:
+            start = text.lstrip(" \t\n\r")
+            self._begun = bool(start)
+            if start and start[0] not in "{[":  # rejected at its first character
+                self._broken = True
+                self._add_violation(
+                    "$", f"a message body must be an object with a list of parts: it cannot begin with {start[0]!r}"
+                )
+        if self._broken or not self._begun:
             return
         try:
             for token in self._tokenizer.feed(text):
@@ -279,17 +285,6 @@ class AnswerReader:
             self._fail(str(error))
         else:
             self._check_partial()
-
-    def _check_start(self, text: str) -> bool:
-        """Return True if the body starts here. Anything but an object or a list is rejected at its first character."""
-        start = text.lstrip(" \t\n\r")
-        if start and start[0] not in "{[":
-            self._broken = True
-            self._add_violation(
-                "$", f"a message body must be an object with a list of parts: it cannot begin with {start[0]!r}"
-            )
-        self._begun = bool(start)
-        return self._begun
 
     def end(self, ended: str | None = None) -> MessageBody:
         """Return the body. Raises MessageBodyError with every violation; ``ended`` is added to them."""
@@ -305,9 +300,8 @@ class AnswerReader:
 
     def _fail(self, reason: str) -> None:
         self._broken = True
-        self._add_violation(
-            self._part_path if self._stack[-1:] == ["part"] else self._root, f"the answer is not valid JSON: {reason}"
-        )
+        path = self._part_path if self._stack[-1:] == ["part"] else self._root
+        self._add_violation(path, f"the answer is not valid JSON: {reason}")
 
     @property
     def _part_path(self) -> str:
@@ -332,8 +326,7 @@ class AnswerReader:
                 if what == "part":
                     self._finish_part()
                 elif what == "parts":
-                    known = tuple(self._parts)
-                    self.violations += missing_parts(self._allowed, known)
+                    self.violations += missing_parts(self._allowed, self._parts)
                 elif what == "root" and not self._has_parts:
                     self._add_violation("$", "a message body must have a list of parts")
             case TokenKind.KEY if container in ("root", "part"):
@@ -377,10 +370,8 @@ class AnswerReader:
             elif self._has_parts:
                 self._add_violation("$.parts", "the parts occur twice")
         elif self._key not in _KEYS:
-            self._add_part_violation(
-                f"{self._part_path}.{self._key[:_MAX_SHOWN]}",
-                f"unknown field of a part; the fields are {', '.join(_KEYS)}",
-            )
+            reason = f"unknown field of a part; the fields are {', '.join(_KEYS)}"
+            self._add_part_violation(f"{self._part_path}.{self._key[:_MAX_SHOWN]}", reason)
         elif self._key in self._fields:
             self._add_part_violation(f"{self._part_path}.{self._key}", "the field occurs twice")
 
@@ -451,9 +442,8 @@ class AnswerReader:
             self._add_part_violation(error.path, error.reason)
             return
         if not accepts_part(self._allowed, part):
-            self._add_part_violation(
-                self._part_path, f"the schema has no place for {describe_part(part.name, part.content_type)}"
-            )
+            reason = f"the schema has no place for {describe_part(part.name, part.content_type)}"
+            self._add_part_violation(self._part_path, reason)
         self._parts.append(part)
 
 

@@ -6,6 +6,8 @@ Source: docs/reference/message-body.md#conversion.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -77,9 +79,10 @@ def block_of(part: Part, call_id: Ids = str, result_id: Ids = str) -> ContentBlo
     """Return the block of a part. ``call_id`` and ``result_id`` return the ids of calls and of the calls of results."""
     if part.name is not None and (embedded := _embedded_block(part, part.name, call_id, result_id)) is not None:
         return embedded
-    text = _plain_text(part)
-    if text is not None:
-        return TextBlock(text=text)
+    if part.name is None and part.is_text and part.content_url is None:
+        with suppress(ValueError):  # of an unknown charset, or of bytes that are not in it
+            text = part.decode(part.inline_bytes() or b"") if part.content and part.is_base64 else part.content
+            return TextBlock(text=text or "")  # without a content, the metadata hold everything
     if part.content_url is not None:
         source = MediaSource(kind="url", data=part.content_url)
     else:
@@ -103,34 +106,20 @@ def _embedded_block(part: Part, name: str, call_id: Ids, result_id: Ids) -> Cont
         return None
     if "type" not in value and len(kinds) == 1:
         value["type"] = kinds[0].model_fields["type"].default
-    for kind in kinds:
-        if value.get("type") != kind.model_fields["type"].default:
-            continue
-        try:
-            block: Any = kind.model_validate(value, context=READING)
-        except ValidationError:
-            return None
-        if isinstance(block, ToolUseBlock):
-            return block if call_id is str else block.model_copy(update={"id": call_id(block.id)})
-        if isinstance(block, ToolResultBlock):
-            return block if result_id is str else block.model_copy(update={"tool_use_id": result_id(block.tool_use_id)})
-        found: ContentBlock = block
-        return found
-    return None
-
-
-def _plain_text(part: Part) -> str | None:
-    """Return the text of a part without a name, or None."""
-    if part.name is not None or not part.is_text or part.content_url is not None:
-        return None
-    if part.content is None:  # the metadata hold everything
-        return ""
+    kind = next((kind for kind in kinds if value.get("type") == kind.model_fields["type"].default), None)
     try:
-        return part.content if not part.is_base64 else part.decode(part.inline_bytes() or b"")
-    except ValueError:
+        block: Any = kind.model_validate(value, context=READING) if kind is not None else None
+    except ValidationError:
         return None
+    if isinstance(block, ToolUseBlock):
+        return block.model_copy(update={"id": call_id(block.id)})
+    if isinstance(block, ToolResultBlock):
+        return block.model_copy(update={"tool_use_id": result_id(block.tool_use_id)})
+    found: ContentBlock | None = block
+    return found
 
 
+@dataclass(slots=True)
 class PartWriter(Generic[PartT]):
     """Writes the parts of one message in one dialect.
 
@@ -138,66 +127,51 @@ class PartWriter(Generic[PartT]):
     document's own tool ids by ours, and ``read`` returns the block that a reader would make of a part.
     """
 
-    def __init__(
-        self,
-        format_name: str,
-        build_part: Callable[[Fields], PartT],
-        is_valid_name: Callable[[str], bool],
-        ids: Mapping[str, str],
-        losses: LossCollector,
-        read: Callable[[PartT], ContentBlock],
-    ) -> None:
-        self._format_name = format_name
-        self._read = read
-        self._build_part = build_part
-        self._is_valid_name = is_valid_name
-        self._ids = ids
-        self._losses = losses
-        self._taken: set[str] = set()
+    format_name: str
+    build_part: Callable[[Fields], PartT]
+    is_valid_name: Callable[[str], bool]
+    ids: Mapping[str, str]
+    losses: LossCollector
+    read: Callable[[PartT], ContentBlock]
+    taken: set[str] = field(default_factory=set)
+    """The names of the parts so far."""
 
-    def part(self, message: Message, index: int) -> PartT | None:
-        """Return the part of a block. None if it has none, which is a loss."""
+    def parts(self, message: Message) -> list[PartT]:
+        """Return the parts of the blocks. A block without one is a loss."""
+        parts = (self._part(message, index) for index in range(len(message.content)))
+        return [part for part in parts if part is not None]
+
+    def _part(self, message: Message, index: int) -> PartT | None:
         block = message.content[index]
-        candidates = [self._build_part(fields) for fields in self._candidates(block)]
+        candidates = [self.build_part(fields) for fields in self._candidates(block)]
         if not candidates:
             kind = block.source.kind if isinstance(block, MEDIA_BLOCKS) else None
             what = f"{block.type} block" if kind is None else f"{block.type} with a {kind} source"
-            self._losses.add(message, index, f"{self._format_name} has no form for the {what}: left out")
+            self.losses.add(message, index, f"{self.format_name} has no form for the {what}: left out")
             return None
         # The first that reads back unchanged is the best, or else the first that reads back as the same kind.
-        read_parts = [(part, self._read(part)) for part in candidates]
+        read_parts = [(part, self.read(part)) for part in candidates]
         same = [each for each in read_parts if each[1] == self._with_native_id(block)]
         same_type = [each for each in read_parts if each[1].type == block.type]
         written, read = (same or same_type or read_parts)[0]
         if written.name is not None:
-            self._taken.add(written.name)
-        self._report_losses(message, index, read)
-        return written
-
-    def _report_losses(self, message: Message, index: int, read: ContentBlock) -> None:
-        """Report the fields that a reader will not get back."""
-        block = self._with_native_id(message.content[index])
-        if read == block:
-            return
+            self.taken.add(written.name)
         if read.type != block.type:
-            reason = f"{self._format_name} has no form for it: the {block.type} is read as a {read.type}"
-            self._losses.add(message, index, reason)
-            return
-        before, after = block.model_dump(), read.model_dump()
-        changed = sorted(_differences(before, after))
-        is_presentation = set(changed) <= _PRESENTATION_FIELDS
-        self._losses.add(
-            message, index,
-            f"{self._format_name} cannot hold all of the {block.type} block ({', '.join(changed)})",
-            severity=Severity.INFO if is_presentation else Severity.WARNING,
-        )  # fmt: skip
+            reason = f"{self.format_name} has no form for it: the {block.type} is read as a {read.type}"
+            self.losses.add(message, index, reason)
+        elif not same:
+            changed = sorted(_differences(self._with_native_id(block).model_dump(), read.model_dump()))
+            reason = f"{self.format_name} cannot hold all of the {block.type} block ({', '.join(changed)})"
+            severity = Severity.INFO if set(changed) <= _PRESENTATION_FIELDS else Severity.WARNING
+            self.losses.add(message, index, reason, severity=severity)
+        return written
 
     def _with_native_id(self, block: ContentBlock) -> ContentBlock:
         """Return the block with the document's own id for its call."""
-        if isinstance(block, ToolUseBlock) and block.id in self._ids:
-            return block.model_copy(update={"id": self._ids[block.id]})
-        if isinstance(block, ToolResultBlock) and block.tool_use_id in self._ids:
-            return block.model_copy(update={"tool_use_id": self._ids[block.tool_use_id]})
+        if isinstance(block, ToolUseBlock) and block.id in self.ids:
+            return block.model_copy(update={"id": self.ids[block.id]})
+        if isinstance(block, ToolResultBlock) and block.tool_use_id in self.ids:
+            return block.model_copy(update={"tool_use_id": self.ids[block.tool_use_id]})
         return block
 
     def _candidates(self, block: ContentBlock) -> Iterator[Fields]:
@@ -236,13 +210,13 @@ class PartWriter(Generic[PartT]):
     def _titles(self, title: str | None) -> Iterator[Fields]:
         """Yield names for a document: its title, the closest valid name, none, and a generated one."""
         near = [title, f"/{title}"] if title is not None else []
-        yield from ({"name": name} for name in near if self._is_valid_name(name) and name not in self._taken)
+        yield from ({"name": name} for name in near if self.is_valid_name(name) and name not in self.taken)
         yield {}
         yield {"name": self._unique_name("/documents/")}
 
     def _unique_name(self, folder: str) -> str:
         number = 1
-        while f"{folder}{number}" in self._taken:
+        while f"{folder}{number}" in self.taken:
             number += 1
         return f"{folder}{number}"
 
@@ -331,12 +305,10 @@ def _read_document(document: Any) -> tuple[MessageBody, MessageBodySchema | None
 
 def _write(message: Message, losses: LossCollector) -> MessageBody:
     if message.channel is not None:
-        reason = f"{_LABEL} has no channels"
-        losses.add(message, -1, reason, kind=LossKind.CHANNEL, severity=Severity.INFO)
+        losses.add_info(message, -1, f"{_LABEL} has no channels", LossKind.CHANNEL)
     if (found := verbatim.recover([message], 0, FORMAT)) is not None:
         return MessageBody.from_json(found[0]["parts"])
     writer = PartWriter(
         _LABEL, MessageBodyPart.model_validate, lambda name: name_fault(name) is None, {}, losses, block_of
     )
-    parts = [writer.part(message, index) for index in range(len(message.content))]
-    return MessageBody(tuple(part for part in parts if part is not None))
+    return MessageBody(tuple(writer.parts(message)))

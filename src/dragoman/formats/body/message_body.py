@@ -256,9 +256,8 @@ class MessageBodySchemaPart(FrozenModel):
     def matches(self, part: MessageBodyPart) -> bool:
         """Return whether the part has a name and a type that this accepts."""
         names = self.names
-        if names is None or part.name is None:
-            return names is None and part.name is None and self.types.matches(part.media_type)
-        return names.matches(part.name) and self.types.matches(part.media_type)
+        fits = part.name is None if names is None else part.name is not None and names.matches(part.name)
+        return fits and self.types.matches(part.media_type)
 
     def __str__(self) -> str:
         return describe_part(self.name, self.content_type)

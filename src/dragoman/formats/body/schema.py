@@ -20,7 +20,7 @@ at once answers it, shortest texts first. Source: docs/reference/message-body.md
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, ValidationError, to_json
 from pydantic_core.core_schema import no_info_plain_validator_function
@@ -62,32 +62,6 @@ _STAR = re.compile(r"\*\*+|\*|[^*]+")
 FORMAT = "message_body_schema"
 
 
-def answer_schema(allowed: Sequence[MessageBodySchemaPart]) -> Schema:
-    """Return the JSON Schema; if the body's schema accepts no part, that of a body without parts."""
-    kinds = [kind for part in allowed for kind in _part_schemas(part)]
-    lines = ["The parts of the answer, in order. A part without a name is said to the user."]
-    lines += [f"{'Required' if part.required else 'Allowed'}: {part}." for part in allowed]
-    parts: Schema = {"type": "array", "description": " ".join(lines)}
-    if kinds:
-        parts["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
-    if (max_parts := _max_parts(allowed)) is not None:
-        parts["maxItems"] = max_parts
-    if any(part.required for part in allowed):
-        parts["minItems"] = 1
-    return _object_schema({"parts": parts})
-
-
-def _max_parts(allowed: Sequence[MessageBodySchemaPart]) -> int | None:
-    """Return the maximum number of parts that an answer needs: one for each name, and one for all text. None if it is
-    unknown. Small models do not end a list by themselves.
-    """
-    named = {name for part in allowed if part.name is not None for name in expand_braces(part.name)}
-    unnamed = [part for part in allowed if part.name is None]
-    if any("*" in name for name in named) or any(_binary_types(part) for part in unnamed):
-        return None
-    return len(named) + bool(unnamed)
-
-
 def _part_schemas(part: MessageBodySchemaPart) -> list[Schema]:
     """Return the schemas of one part: as text, as base64, and by URL."""
     types = _allowed_types(part)
@@ -106,9 +80,15 @@ def _part_schemas(part: MessageBodySchemaPart) -> list[Schema]:
         base64 = {"content": {"type": "string"}, "contentEncoding": {"type": "string", "const": "base64"}}
         kinds.append(_object_schema({**name, "contentType": _enum_schema(binary), **base64}))
     if not types:  # a glob without a known type
-        kinds.append(
-            _object_schema({**name, "contentType": _type_schema(part.content_type), "contentUrl": {"type": "string"}})
-        )
+        # A star stands for a part of a name, as types have them.
+        some = _TYPE_NAME + _SOME
+        expressions = [
+            "".join(some if piece.startswith("*") else _SPECIAL.sub(r"\\\g<0>", piece) for piece in _STAR.findall(each))
+            for each in expand_braces(normalize_type(part.content_type))
+        ]
+        pattern = f"^{_alternation(expressions)}$"
+        kind = {"type": "string", "pattern": pattern, "description": f"A MIME type: {part.content_type}"}
+        kinds.append(_object_schema({**name, "contentType": kind, "contentUrl": {"type": "string"}}))
     elsewhere = types if part.name is not None else binary
     if elsewhere:
         kinds.append(_object_schema({**name, "contentType": _enum_schema(elsewhere), "contentUrl": {"type": "string"}}))
@@ -124,18 +104,6 @@ def _allowed_types(part: MessageBodySchemaPart) -> list[str]:
     written = [each for each in expand_braces(normalize_type(part.content_type)) if "*" not in each]
     known = [each for each in _KNOWN_TYPES if part.types.matches(each)]
     return list(dict.fromkeys([*written, *known]))
-
-
-def _type_schema(glob: str) -> Schema:
-    """Return the schema of the types that a glob matches; a star stands for a part of a name, as types have them."""
-    globs = expand_braces(normalize_type(glob))
-    some = _TYPE_NAME + _SOME
-    expressions = [
-        "".join(some if piece.startswith("*") else _SPECIAL.sub(r"\\\g<0>", piece) for piece in _STAR.findall(each))
-        for each in globs
-    ]
-    pattern = f"^{_alternation(expressions)}$"
-    return {"type": "string", "pattern": pattern, "description": f"A MIME type: {glob}"}
 
 
 def _glob_to_regex(pattern: str) -> str:
@@ -237,7 +205,20 @@ class MessageBodySchema:
         It accepts only valid parts, and fewer of them if that is more reliable: known types, inline text. Reading the
         answer checks what JSON Schema cannot express, such as required parts.
         """
-        return answer_schema(self.parts)
+        kinds = [kind for part in self.parts for kind in _part_schemas(part)]
+        lines = ["The parts of the answer, in order. A part without a name is said to the user."]
+        lines += [f"{'Required' if part.required else 'Allowed'}: {part}." for part in self.parts]
+        parts: Schema = {"type": "array", "description": " ".join(lines)}
+        if kinds:
+            parts["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+        # One part for each name, and one for all text: small models do not end a list by themselves.
+        names = {name for part in self.parts if part.name is not None for name in expand_braces(part.name)}
+        unnamed = [part for part in self.parts if part.name is None]
+        if not any("*" in name for name in names) and not any(map(_binary_types, unnamed)):
+            parts["maxItems"] = len(names) + bool(unnamed)
+        if any(part.required for part in self.parts):
+            parts["minItems"] = 1
+        return _object_schema({"parts": parts})
 
     def watch(self) -> Callable[[str], tuple[OutputProblem, ...]]:
         """Return a function that takes an answer piece by piece, and returns the violations that are certain: at the
@@ -326,47 +307,36 @@ def _incompatible(
     producer: MessageBodySchema,
     consumer: MessageBodySchema,
     reason: str,
-    parts: list["_Example"],
+    parts: list[MessageBodyPart],
     avoided: Sequence[MessageBodySchemaPart],
 ) -> Compatibility:
     """Build the negative result, if possible with a body that holds these parts and none of the avoided ones."""
-    body_parts = [_build_part(part) for part in parts]
     for needed in producer.parts:
-        if needed.required and not any(needed.matches(part) for part in body_parts):
-            named_parts = [MessageBodySchemaPart(name=part.name, content_type="**") for part in body_parts if part.name]
+        if needed.required and not any(map(needed.matches, parts)):
+            named_parts = [MessageBodySchemaPart(name=part.name, content_type="**") for part in parts if part.name]
             example = _find_uncovered(needed, [*avoided, *named_parts])
             if example is None:
                 return Compatibility(False, reason)
-            body_parts.append(_build_part(example))
+            parts.append(example)
     try:
-        body = MessageBody(tuple(body_parts))
+        body = MessageBody(tuple(parts))
     except FormatError:
         return Compatibility(False, reason)
     proves = not producer.check(body) and consumer.check(body)
     return Compatibility(False, reason, body if proves else None)
 
 
-def _build_part(example: "_Example") -> MessageBodyPart:
-    fields = {} if example.name is None else {"name": example.name}
-    return MessageBodyPart(**fields, content_type=example.type, content="")
-
-
-class _Example(NamedTuple):
-    name: str | None
-    type: str
-
-
 class _TooManyStepsError(Exception):
     pass
 
 
-def _find_uncovered(part: MessageBodySchemaPart, covers: Sequence[MessageBodySchemaPart]) -> _Example | None:
+def _find_uncovered(part: MessageBodySchemaPart, covers: Sequence[MessageBodySchemaPart]) -> MessageBodyPart | None:
     """Return a part that ``part`` accepts and none of the ``covers`` does, or None."""
     budget = _StepBudget()
     names = part.names
     if names is None:
         kind = _find_uncovered_type(part.types, [each.types for each in covers if each.names is None], budget)
-        return None if kind is None else _Example(None, kind)
+        return None if kind is None else MessageBodyPart(content_type=kind, content="")
     named = [(each.names, each.types) for each in covers if each.names is not None]
     tried: list[frozenset[int]] = []
     for name, covering in _walk([names, *(glob for glob, _ in named)], _NAMES, budget):
@@ -376,7 +346,7 @@ def _find_uncovered(part: MessageBodySchemaPart, covers: Sequence[MessageBodySch
         tried.append(matched)
         kind = _find_uncovered_type(part.types, [named[index][1] for index in sorted(matched)], budget)
         if kind is not None:
-            return _Example(name, kind)
+            return MessageBodyPart(name=name, content_type=kind, content="")
     return None
 
 
@@ -394,7 +364,7 @@ def _walk(globs: Sequence[Glob], texts: "_Language", budget: "_StepBudget") -> I
     seen = {start}
     waiting = [("", start)]
     for text, (place, states) in waiting:
-        if texts.is_whole(place) and globs[0].accepts(states[0]):
+        if place in texts.whole and globs[0].accepts(states[0]):
             yield text, [index for index, glob in enumerate(globs[1:], 1) if glob.accepts(states[index])]
         for character in alphabet:
             budget.take(len(globs))
@@ -428,9 +398,6 @@ class _Language:
     characters: str
     marks: frozenset[str]
     """The characters besides ``characters`` that such a text may have."""
-
-    def is_whole(self, place: str) -> bool:
-        return place in self.whole
 
     def alphabet(self, globs: Iterable[Glob]) -> list[str]:
         """Return the characters that the globs distinguish, and one that stands for all others."""

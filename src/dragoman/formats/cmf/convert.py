@@ -17,10 +17,10 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 from pydantic_core import to_json
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.adapter.notes import strip_note
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock
 from dragoman.canonical.extensions.extensions import Extensions
@@ -30,7 +30,17 @@ from dragoman.canonical.message import Message, MessageMetadata, Role, StopReaso
 from dragoman.canonical.message_view.parts import CalledTool, called_tools
 from dragoman.canonical.usage import Usage
 from dragoman.formats import verbatim
-from dragoman.formats.cmf.models import KNOWN, PART, CmfMessage, ToolCall, ToolResult, block_of, message_of, part_of
+from dragoman.formats.cmf.models import (
+    KNOWN,
+    PART,
+    CmfMessage,
+    CmfModel,
+    ToolCall,
+    ToolResult,
+    block_of,
+    message_of,
+    part_of,
+)
 from dragoman.formats.document import kind_of, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.tool_calls import ToolIdReader, split_results
@@ -50,17 +60,13 @@ STOP_REASONS = {
 _READ_STOP_REASONS = {word: reason for reason, word in STOP_REASONS.items()} | {"return": StopReason.END_TURN}
 
 
-class _Slot(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, hide_input_in_errors=True)
-
-
-class _Tokens(_Slot):
+class _Tokens(CmfModel):
     input_tokens: Count
     output_tokens: Count
     total_tokens: Count
 
 
-class _Completion(_Slot):
+class _Completion(CmfModel):
     stop_reason: str | None = None
     tokens: _Tokens | None = None
     model: str | None = None
@@ -68,31 +74,31 @@ class _Completion(_Slot):
     latency_ms: Count | None = None
 
 
-class _Llm(_Slot):
+class _Llm(CmfModel):
     model_id: str | None = None
     provider: str | None = None
 
 
-class _Provenance(_Slot):
+class _Provenance(CmfModel):
     message_id: str | None = None
 
 
-class _Agent(_Slot):
+class _Agent(CmfModel):
     session_id: str | None = None
 
 
-class _Security(_Slot):
+class _Security(CmfModel):
     labels: list[str] = Field(default_factory=list)
 
 
-class BlockNote(_Slot):
+class BlockNote(CmfModel):
     """The origin of one block: a part, with ``more`` fields than the part has, or ``more`` alone."""
 
     part: Count | None = None
     more: dict[str, Any] = Field(default_factory=dict)
 
 
-class Note(_Slot):
+class Note(CmfModel):
     """``of`` is the digest of the CMF message that ``content`` belongs to. If the message was changed, it is not
     restored.
     """
@@ -102,11 +108,11 @@ class Note(_Slot):
     content: list[BlockNote] | None = None
 
 
-class _Custom(_Slot):
+class _Custom(CmfModel):
     note: Note | None = Field(default=None, alias=NOTE)
 
 
-class Slots(_Slot):
+class Slots(CmfModel):
     """The slots that are read. The rest of security, headers and the like belong to the policy, not to the
     conversation.
     """
@@ -131,9 +137,22 @@ class Slots(_Slot):
 def write_extensions(message: Message, note: Fields, extensions: Mapping[str, Any] | None) -> Fields:
     """Return the extensions of a message. ``extensions`` take precedence over its own, except over the note."""
     metadata = message.metadata
+    usage, is_reply = metadata.usage, message.role is Role.ASSISTANT
+    completion = _drop_none(
+        stop_reason=STOP_REASONS.get(metadata.stop_reason) if metadata.stop_reason else None,
+        tokens=usage
+        and {
+            "input_tokens": usage.prompt_tokens,
+            "output_tokens": usage.output_tokens,
+            "total_tokens": usage.total_tokens,
+        },
+        model=_model_name(metadata.model) if is_reply else None,
+        created_at=message.created_at.isoformat() if is_reply else None,
+        latency_ms=usage.latency_ms if usage else None,
+    )
     own_slots: Fields = {
         "agent": {"session_id": message.session_id} if message.session_id else {},
-        "completion": _completion(message),
+        "completion": completion,
         "llm": _drop_none(model_id=_model_name(metadata.model), provider=metadata.provider),
         "provenance": {"message_id": message.id} if message.id else {},
     }
@@ -142,24 +161,6 @@ def write_extensions(message: Message, note: Fields, extensions: Mapping[str, An
     )
     custom = slots.get("custom")
     return slots | {"custom": {**(custom if isinstance(custom, dict) else {}), NOTE: note}}
-
-
-def build_note(message: Message, written: Fields, content: list[Fields] | None) -> Fields:
-    """Return the note on a message. ``content`` is None if each part reads back as its block, in order."""
-    fields = message.model_dump(mode="json", exclude_none=True, exclude={"content"})
-    fields = {name: value for name, value in fields.items() if name not in KNOWN or value not in KNOWN[name]}
-    fields["metadata"].pop("labels", None)  # they are in security.labels, where other programs may add to them
-    fields["metadata"] = strip_note(fields["metadata"], "cmf")
-    note: Fields = {"of": digest(CmfMessage.model_validate(written)), "fields": fields}
-    return note | ({"content": content} if content is not None else {})
-
-
-def note_block(part: int | None, block: Fields, read: Fields | None) -> Fields:
-    """Return the note on a block, given the block that its part alone reads as."""
-    if part is None or read is None or not read.keys() <= block.keys():
-        return {"more": block}
-    more = {name: value for name, value in block.items() if name not in read or read[name] != value}
-    return {"part": part, "more": more} if more else {"part": part}
 
 
 def digest(message: CmfMessage) -> str:
@@ -198,24 +199,6 @@ def metadata_fields(slots: Slots, role: str) -> Fields:
 def as_json(block: ContentBlock) -> Fields:
     fields: Fields = block.model_dump(mode="json")
     return fields
-
-
-def _completion(message: Message) -> Fields:
-    metadata = message.metadata
-    usage = metadata.usage
-    tokens = usage and {
-        "input_tokens": usage.prompt_tokens,
-        "output_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens,
-    }
-    is_reply = message.role is Role.ASSISTANT
-    return _drop_none(
-        stop_reason=STOP_REASONS.get(metadata.stop_reason) if metadata.stop_reason else None,
-        tokens=tokens,
-        model=_model_name(metadata.model) if is_reply else None,
-        created_at=message.created_at.isoformat() if is_reply else None,
-        latency_ms=usage.latency_ms if usage else None,
-    )
 
 
 def _model_name(model: str | None) -> str | None:
@@ -344,49 +327,46 @@ class _Writer:
 
     def entry(self, message: Message, slots: Mapping[str, Any] | None) -> Fields:
         """Return a message with its extensions."""
-        content = message.content
-        written = message_of(message.role, message.channel, content, self._tools)
-        noted = self._note_blocks(message, content)
-        note = build_note(message, written, noted)
+        written = message_of(message.role, message.channel, message.content, self._tools)
+        for part in written["content"]:
+            if part["content_type"] in ("tool_call", "tool_result"):
+                inner = part["content"]
+                inner["tool_call_id"] = self._ids.get(inner["tool_call_id"], inner["tool_call_id"])
+        fields = message.model_dump(mode="json", exclude_none=True, exclude={"content"})
+        fields = {name: value for name, value in fields.items() if name not in KNOWN or value not in KNOWN[name]}
+        fields["metadata"].pop("labels", None)  # they are in security.labels, where other programs may add to them
+        fields["metadata"] = strip_note(fields["metadata"], FORMAT)
+        note: Fields = {"of": digest(CmfMessage.model_validate(written)), "fields": fields}
+        if (noted := self._note_blocks(message)) is not None:
+            note["content"] = noted
         if not message.role.is_known:
-            reason = f"{describe_unknown_role(message)}, and kept in custom"
-            self._losses.add(message, -1, reason, kind=LossKind.ROLE, severity=Severity.INFO)
-        entry = {"message": written, "extensions": write_extensions(message, note, slots)}
-        return _use_native_ids(entry, self._ids) if self._ids else entry
+            self._losses.add_info(message, -1, f"{describe_unknown_role(message)}, and kept in custom", LossKind.ROLE)
+        return {"message": written, "extensions": write_extensions(message, note, slots)}
 
-    def _note_blocks(self, message: Message, content: Sequence[ContentBlock]) -> list[Fields] | None:
+    def _note_blocks(self, message: Message) -> list[Fields] | None:
+        """Return the notes on the blocks; None if each part reads back as its block, in order."""
         noted: list[Fields] = []
         parts = 0
-        for index, block in enumerate(content):
-            part = part_of(block, self._tools)
-            place = None if part is None else parts
+        for index, block in enumerate(message.content):
+            part, whole = part_of(block, self._tools), as_json(block)
             read = None if part is None else as_json(block_of(PART.validate_python(part), str, str))
+            if read is None or not read.keys() <= whole.keys():
+                noted.append({"more": whole})
+            else:
+                more = {name: value for name, value in whole.items() if name not in read or read[name] != value}
+                noted.append({"part": parts, "more": more} if more else {"part": parts})
             parts += part is not None
-            noted.append(note_block(place, as_json(block), read))
             if "part" not in noted[-1]:
                 self._losses.add(message, index, f"CMF has no form for this {block.type} block: kept only in custom")
             elif "more" in noted[-1]:
                 what = ", ".join(sorted(noted[-1]["more"]))
                 reason = f"CMF has no form for all of this {block.type} block ({what}): kept in custom"
-                self._losses.add(message, index, reason, severity=Severity.INFO)
+                self._losses.add_info(message, index, reason)
             if isinstance(block, ToolResultBlock) and block.tool_use_id not in self._tools:
-                self._losses.add(
-                    message, index, "the result answers no call, so its tool has no name",
-                    kind=LossKind.ORPHAN_RESULT, severity=Severity.INFO,
-                )  # fmt: skip
-        return noted if noted != [{"part": index} for index in range(len(content))] else None
-
-
-def _use_native_ids(entry: Fields, ids: Mapping[str, str]) -> Fields:
-    """Replace the tool ids by the document's own, and update the note's digest."""
-    message = entry["message"]
-    for part in message["content"]:
-        inner = part.get("content")
-        if part["content_type"] in ("tool_call", "tool_result") and inner["tool_call_id"] in ids:
-            inner["tool_call_id"] = ids[inner["tool_call_id"]]
-    note = entry["extensions"]["custom"][NOTE]
-    note["of"] = digest(CmfMessage.model_validate(message))
-    return entry
+                self._losses.add_info(
+                    message, index, "the result answers no call, so its tool has no name", LossKind.ORPHAN_RESULT
+                )
+        return noted if noted != [{"part": index} for index in range(len(message.content))] else None
 
 
 def _read(document: Any) -> list[tuple[list[Message], Fields]]:

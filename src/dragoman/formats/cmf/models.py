@@ -8,6 +8,7 @@ Blocks as CMF parts and back. Source: docs/reference/cmf.md#conversion.
 
 import base64
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, TypeAdapter, ValidationError, model_validator
@@ -296,14 +297,8 @@ def _media(block: ImageBlock | VideoBlock | AudioBlock | DocumentBlock) -> Field
         media_type = media_type or _PLAIN_TEXT
     if kind not in ("url", "base64"):
         return None
-    return _nest(
-        block.type,
-        type=kind,
-        data=data,
-        media_type=media_type,
-        duration_ms=getattr(block, "duration_ms", None),
-        title=getattr(block, "title", None),
-    )
+    others = {name: getattr(block, name, None) for name in ("duration_ms", "title")}
+    return _nest(block.type, type=kind, data=data, media_type=media_type, **others)
 
 
 def _result_content(content: tuple[ContentBlock, ...], tools: Tools) -> Any:
@@ -322,10 +317,8 @@ def _read_result_content(content: Any) -> tuple[ContentBlock, ...]:
     if isinstance(content, str):
         return (TextBlock(text=content),)
     if isinstance(content, list):
-        try:
+        with suppress(ValidationError):
             return tuple(block_of(part, str, str) for part in PARTS.validate_python(content))
-        except ValidationError:
-            pass
     return (TextBlock(text=to_json(content).decode()),)
 
 
@@ -333,11 +326,9 @@ def _messages(messages: Iterable[Fields], tools: Tools) -> list[Fields]:
     """Return the canonical messages of a rendered prompt; other items are left out."""
     written = []
     for fields in messages:
-        try:
+        with suppress(ValueError):
             message = read_message(fields)
-        except ValueError:
-            continue
-        written.append(message_of(message.role, message.channel, message.content, tools))
+            written.append(message_of(message.role, message.channel, message.content, tools))
     return written
 
 

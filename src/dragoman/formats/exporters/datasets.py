@@ -50,21 +50,13 @@ class _Writer(LibraryWriter):
         parts = [part for index, block in others for part in self._part(message, index, block)]
         entry["content"] = _content(parts)
         thinking = [block.text for _, block in others if isinstance(block, ThinkingBlock)]
-        calls = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": self.object_arguments(message, index, call)},
-            }
-            for index, call in others
-            if isinstance(call, ToolUseBlock)
-        ]
-        return [
-            *entries,
-            entry
-            | ({"reasoning_content": "\n\n".join(thinking)} if any(thinking) else {})
-            | ({"tool_calls": calls} if calls else {}),
-        ]
+        if any(thinking):
+            entry["reasoning_content"] = "\n\n".join(thinking)
+        for index, call in others:
+            if isinstance(call, ToolUseBlock):
+                function = {"name": call.name, "arguments": self.object_arguments(message, index, call)}
+                entry.setdefault("tool_calls", []).append({"id": call.id, "type": "function", "function": function})
+        return [*entries, entry]
 
     def _part(self, message: Message, index: int, block: ContentBlock) -> list[Entry]:
         match block:
@@ -78,18 +70,12 @@ class _Writer(LibraryWriter):
                 return []
             case ToolUseBlock():
                 return []
-            case ImageBlock() if (data := base64_of(block.source)) is not None:
-                self._report_type(message, index, block)
-                return [{"type": "image", "base64": data}]
-            case ImageBlock() if block.source.kind == "url":
-                self._report_type(message, index, block)
-                return [{"type": "image", "url": block.source.data}]
+            case ImageBlock() if (data := base64_of(block.source)) is not None or block.source.kind == "url":
+                if block.media_type is not None or block.detail is not None:
+                    self.leave_out(message, index, "type or detail of an image", kind=LossKind.MEDIA)
+                return [{"type": "image", **({"url": block.source.data} if data is None else {"base64": data})}]
             case _:
                 return self.text_parts(message, index, block)
-
-    def _report_type(self, message: Message, index: int, block: ImageBlock) -> None:
-        if block.media_type is not None or block.detail is not None:
-            self.leave_out(message, index, "type or detail of an image", kind=LossKind.MEDIA)
 
 
 def _content(parts: list[Entry]) -> str | list[Entry]:

@@ -8,11 +8,10 @@ from functools import partial
 from typing import Literal
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     ContentBlock,
-    ImageBlock,
     ProviderBlock,
     RedactedThinkingBlock,
     TextBlock,
@@ -31,7 +30,7 @@ from dragoman.formats.exporters.shared import (
     result_content,
     split_results,
 )
-from dragoman.formats.reading.words import words_of
+from dragoman.formats.reading.fields import words_of
 from dragoman.formats.results import Conversion
 
 _TYPES = {Role.SYSTEM: "system", Role.DEVELOPER: "system", Role.USER: "human", Role.TOOL: "human"}
@@ -147,7 +146,7 @@ class _Writer(LibraryWriter):
             ):
                 if "type" not in block.data:
                     reason = "a native block without a type is read again as one of LangChain's"
-                    self.losses.add(message, index, reason, kind=LossKind.NATIVE_BLOCK, severity=Severity.INFO)
+                    self.losses.add_info(message, index, reason, LossKind.NATIVE_BLOCK)
                 return [{"type": "non_standard", "value": dict(block.data)}]
             case _:
                 return self.text_parts(message, index, block)
@@ -156,11 +155,8 @@ class _Writer(LibraryWriter):
         kind = "file" if block.type == "document" else block.type
         self.check_medium(message, index, block, typed=("base64", "text"), texts=True,
                           unknown=("duration_ms", "transcript"))  # fmt: skip
-        title, context = getattr(block, "title", None), getattr(block, "context", None)
-        named: Entry = {"mime_type": block.media_type} if block.media_type else {}
-        named |= {"filename": title} if title else {}
-        named |= {"context": context} if context else {}
-        named |= {"detail": block.detail} if isinstance(block, ImageBlock) and block.detail else {}
+        names = {"media_type": "mime_type", "title": "filename", "context": "context", "detail": "detail"}
+        named: Entry = {theirs: value for ours, theirs in names.items() if (value := getattr(block, ours, None))}
         match block.source.kind:
             case "base64":
                 return [{"type": kind, "base64": block.source.data, **named, "mime_type": media_type_of(block)}]

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from functools import partial
 
-from dragoman.adapter.losses import LossKind, Severity
+from pydantic_core import to_json
+
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     AudioBlock,
@@ -21,7 +23,6 @@ from dragoman.formats.exporters.shared import (
     Entry,
     LibraryWriter,
     Media,
-    arguments_text,
     base64_of,
     data_url,
     media_type_of,
@@ -79,27 +80,25 @@ class _Writer(LibraryWriter):
                 case RedactedThinkingBlock():
                     thinking.append({"type": "redacted_thinking", "data": block.data})
                 case ToolUseBlock():
-                    arguments = self.object_arguments(message, index, block)
-                    function = {"name": block.name, "arguments": arguments_text(arguments)}
+                    arguments = to_json(dict(self.object_arguments(message, index, block))).decode()
+                    function = {"name": block.name, "arguments": arguments}
                     calls.append({"id": block.id, "type": "function", "function": function})
                 case ProviderBlock():
                     self.leave_out(message, index)
                 case _ if isinstance(block, MEDIA_BLOCKS):
                     self.leave_out(message, index, f"{block.type} in a reply", kind=LossKind.MEDIA)
                 case _:
-                    texts += [part["text"] for part in self.text_parts(message, index, block)]
+                    texts += self.as_texts(message, index, block)
         if len(texts) > 1:
             reason = "a reply of LiteLLM has one text: the texts are joined"
-            self.losses.add(message, -1, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
+            self.losses.add_info(message, -1, reason, LossKind.FLATTENED)
         entry: Entry = {"role": "assistant", "content": "".join(texts) if texts else None}
         if thinking:
             entry["thinking_blocks"] = thinking
             entry["reasoning_content"] = "".join(each.get("thinking", "") for each in thinking)
-        return (
-            entry
-            | ({"tool_calls": calls} if calls else {})
-            | ({"provider_specific_fields": {"citations": [citations]}} if citations else {})
-        )
+        entry |= {"tool_calls": calls} if calls else {}
+        entry |= {"provider_specific_fields": {"citations": [citations]}} if citations else {}
+        return entry
 
     def _part(self, message: Message, index: int, block: ContentBlock) -> list[Entry]:
         match block:
@@ -120,12 +119,11 @@ class _Writer(LibraryWriter):
             detail = {"detail": block.detail} if block.detail else {}
             return [{"type": "image_url", "image_url": {"url": data_url(block), **detail}}]
         if isinstance(block, AudioBlock) and data is not None and media_type in _AUDIO:
+            word = _AUDIO[media_type]
             if media_type not in _AUDIO_TYPES:
-                reason = (
-                    f"the type of audio is written as its format {_AUDIO[media_type]}: another spelling of it is lost"
-                )
-                self.losses.add(message, index, reason, kind=LossKind.MEDIA, severity=Severity.INFO)
-            return [{"type": "input_audio", "input_audio": {"data": data, "format": _AUDIO[media_type]}}]
+                reason = f"the type of audio is written as its format {word}: another spelling of it is lost"
+                self.losses.add_info(message, index, reason, LossKind.MEDIA)
+            return [{"type": "input_audio", "input_audio": {"data": data, "format": word}}]
         if isinstance(block, DocumentBlock) and data is not None:
             named = {"filename": block.title} if block.title else {}
             return [{"type": "file", "file": {"file_data": data_url(block), **named}}]

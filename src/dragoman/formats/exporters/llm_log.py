@@ -13,7 +13,7 @@ from contextlib import closing
 from importlib.resources import files
 from typing import Any
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     ContentBlock,
@@ -63,14 +63,13 @@ class _Writer(LibraryWriter):
             self.report_role(message, "system")
         parts = [part for index, block in enumerate(message.content) for part in self._part(message, index, block)]
         if not parts:
-            reason = "nothing of the message can be written: left out"
-            self.losses.add(message, -1, reason, kind=LossKind.EMPTY_MESSAGE, severity=Severity.INFO)
+            self.losses.add_info(message, -1, "nothing of the message can be written: left out", LossKind.EMPTY_MESSAGE)
             return []
         if message.role is Role.ASSISTANT:
             self._replies[self._count] = message
             if message.stop_reason is not None:
                 reason = "a log of llm has no reason for the end of a reply: left out"
-                self.losses.add(message, -1, reason, kind=LossKind.FIELD, severity=Severity.INFO)
+                self.losses.add_info(message, -1, reason, LossKind.FIELD)
         self._count += 1
         return [{"role": _ROLES.get(message.role, str(message.role)), "parts": parts}]
 
@@ -117,11 +116,11 @@ class _Writer(LibraryWriter):
                     self.leave_out(message, index, "citation", kind=LossKind.CITATIONS)
             elif reference is not None:
                 attached.append(reference)
-            elif (text := self.as_text(message, index, part)) is not None:
-                texts.append(text)
+            else:
+                texts += self.as_texts(message, index, part)
         if len(texts) > 1:
             reason = "a result of llm is one text: its texts are joined"
-            self.losses.add(message, index, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
+            self.losses.add_info(message, index, reason, LossKind.FLATTENED)
         output = "".join(texts)
         return {
             "type": "tool_result",
@@ -226,10 +225,10 @@ def _counts(message: Message) -> Entry:
     if usage is None:
         return {}
     inputs = {"cached_tokens": usage.cached_input_tokens, "cache_write_tokens": usage.cache_creation_input_tokens}
-    details: Entry = {"input_tokens_details": {name: count for name, count in inputs.items() if count}}
-    if usage.reasoning_tokens:
-        details["output_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
-    found = {name: value for name, value in details.items() if value}
+    outputs = {"reasoning_tokens": usage.reasoning_tokens}
+    details: dict[str, dict[str, int | None]] = {"input_tokens_details": {**inputs}, "output_tokens_details": outputs}
+    said = {kind: {name: count for name, count in counts.items() if count} for kind, counts in details.items()}
+    found = {kind: counts for kind, counts in said.items() if counts}
     return {
         "input_tokens": usage.prompt_tokens,
         "output_tokens": usage.output_tokens,

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Sequence
+from itertools import groupby
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     ContentBlock,
@@ -22,12 +23,11 @@ from dragoman.formats.exporters.shared import (
     Media,
     base64_of,
     block_signature,
-    groups_of,
     media_type_of,
     result_content,
 )
 from dragoman.formats.reading.blocks import library_provider
-from dragoman.formats.reading.words import words_of
+from dragoman.formats.reading.fields import words_of
 from dragoman.formats.results import Conversion
 
 _FILE_OWNERS = re.compile("anthropic|openai|google(-gla|-cloud)?|bedrock|xai")
@@ -37,10 +37,10 @@ _FILE_OWNERS = re.compile("anthropic|openai|google(-gla|-cloud)?|bedrock|xai")
 def to_pydantic_ai(messages: Sequence[Message]) -> Conversion[list[Entry]]:
     """Write a history as requests and responses. Raises CriticalLossError if a critical block would be lost."""
     writer = _Writer(messages)
-    written = [
-        writer.response(group[0]) if is_reply else writer.request(group)
-        for is_reply, group in groups_of(writer.history)
-    ]
+    written: list[Entry] = []
+    for is_reply, messages_of_turn in groupby(writer.history, lambda message: message.role is Role.ASSISTANT):
+        turn = list(messages_of_turn)
+        written += map(writer.response, turn) if is_reply else [writer.request(turn)]
     return writer.finish([message for message in written if message["parts"]])
 
 
@@ -60,10 +60,8 @@ class _Writer(LibraryWriter):
             if isinstance(block, ToolResultBlock):
                 parts.append({**self._result(message, index, block), "timestamp": time})
             elif message.role in (Role.SYSTEM, Role.DEVELOPER):
-                if isinstance(block, TextBlock):
-                    parts.append({"part_kind": "system-prompt", "content": block.text, "timestamp": time})
-                elif (text := self.as_text(message, index, block)) is not None:
-                    parts.append({"part_kind": "system-prompt", "content": text, "timestamp": time})
+                texts = [block.text] if isinstance(block, TextBlock) else self.as_texts(message, index, block)
+                parts += [{"part_kind": "system-prompt", "content": text, "timestamp": time} for text in texts]
             else:
                 prompt += self._content(message, index, block)
         if message.role is Role.DEVELOPER:
@@ -77,7 +75,7 @@ class _Writer(LibraryWriter):
         content = result_content(block, lambda part: self._content(message, index, part))
         if not isinstance(content, str) and all(isinstance(item, str) for item in content):
             reason = "several texts of a result are a list, which is read again as one text of JSON"
-            self.losses.add(message, index, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
+            self.losses.add_info(message, index, reason, LossKind.FLATTENED)
         return {
             "part_kind": "tool-return",
             "tool_name": self.names.get(block.tool_use_id, "unknown"),
@@ -97,8 +95,7 @@ class _Writer(LibraryWriter):
             return [written] if written is not None else []
         if isinstance(block, ProviderBlock) and block.provider == self.library and "kind" in block.data:
             return [dict(block.data)]
-        text = self.as_text(message, index, block)
-        return [text] if text is not None else []
+        return [*self.as_texts(message, index, block)]
 
     def _media(self, message: Message, index: int, block: Media) -> Entry | None:
         self.check_medium(message, index, block, typed=("base64", "text", "file_id"), owner=True,
@@ -162,8 +159,8 @@ class _Writer(LibraryWriter):
             case ProviderBlock(provider=self.library) if "part_kind" in block.data:
                 return [dict(block.data)]
             case _:
-                text = self.as_text(message, index, block)
-                return [{"part_kind": "text", "content": text}] if text is not None else []
+                texts = self.as_texts(message, index, block)
+                return [{"part_kind": "text", "content": text} for text in texts]
 
     def _citations(self, message: Message, index: int, block: TextBlock) -> list[Entry]:
         written: list[Entry] = []
@@ -173,7 +170,7 @@ class _Writer(LibraryWriter):
                 continue
             if citation.kind != "web":
                 reason = f"pydantic-ai has no citations of the kind {citation.kind[:40]!r}: written as web"
-                self.losses.add(message, index, reason, kind=LossKind.CITATIONS, severity=Severity.INFO)
+                self.losses.add_info(message, index, reason, LossKind.CITATIONS)
             excerpts = [citation.cited_text] if citation.cited_text else []
             source = {"kind": "web", "url": citation.url, "title": citation.title, "excerpts": excerpts}
             anchored = citation.start is not None and citation.end is not None

@@ -4,9 +4,7 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from pydantic_core import to_json
-
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.adapter.registry import adapter_class, is_provider
 from dragoman.adapter.requests.unsupported_blocks import flatten_block
 from dragoman.canonical.blocks import (
@@ -34,9 +32,6 @@ Item = TypeVar("Item")
 ANY_TYPE = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4", "document": "application/octet-stream"}
 
 
-EMPTY_ARGUMENTS = "the arguments of the call are an empty text: they are read again as none"
-
-
 class LibraryWriter:
     """The base of the writers: one history, its losses, and the names of its tools."""
 
@@ -56,7 +51,7 @@ class LibraryWriter:
         for message in ordered:
             if message.id in moved:
                 reason = f"{self.label} has no instructions between a call and its result: they change places"
-                self.losses.add(message, -1, reason, kind=LossKind.ROLE, severity=Severity.INFO)
+                self.losses.add_info(message, -1, reason, LossKind.ROLE)
         self.history = ordered
         self.names = tool_names_by_id(self.history)
 
@@ -71,12 +66,12 @@ class LibraryWriter:
         kind = block.source.kind
         if block.media_type is None and kind in typed:
             reason = f"{self.label} requires the type of a medium: it is unknown, written as {media_type_of(block)}"
-            self.losses.add(message, index, reason, kind=LossKind.MEDIA, severity=Severity.INFO)
+            self.losses.add_info(message, index, reason, LossKind.MEDIA)
         if getattr(block, "citations", None) is not None:
             self.leave_out(message, index, "request for citations of a document", kind=LossKind.MEDIA)
         if kind == "text" and not texts:
             reason = f"{self.label} has no document as a text: written as base64"
-            self.losses.add(message, index, reason, kind=LossKind.MEDIA, severity=Severity.INFO)
+            self.losses.add_info(message, index, reason, LossKind.MEDIA)
         if block.media_type is not None and kind == "url" and not url_type:
             self.leave_out(message, index, "type of a medium by URL", kind=LossKind.MEDIA)
         if block.source.provider is not None and not owner:
@@ -103,19 +98,18 @@ class LibraryWriter:
         named = what or f"{message.content[index].type} block"
         self.losses.add(message, index, f"{self.label} has no form for this {named}: left out", kind=kind)
 
-    def as_text(self, message: Message, index: int, block: ContentBlock) -> str | None:
-        """Return a block without a form as text, which is a loss; None if it is left out."""
+    def as_texts(self, message: Message, index: int, block: ContentBlock) -> list[str]:
+        """Return a block without a form as a text, which is a loss; none if it is left out."""
         flat = flatten_block(block)
         if flat is None:
-            self.losses.add(message, index, f"{self.label} has no form for this {block.type} block: left out")
-            return None
+            self.leave_out(message, index, f"{block.type} block")
+            return []
         self.losses.add(message, index, f"{self.label} has no form for this {block.type} block: written as text")
-        return flat.text
+        return [flat.text]
 
     def text_parts(self, message: Message, index: int, block: ContentBlock) -> list[Entry]:
-        """As `as_text`, as the parts of a content: one, or none."""
-        text = self.as_text(message, index, block)
-        return [{"type": "text", "text": text}] if text is not None else []
+        """As `as_texts`, as the parts of a content."""
+        return [{"type": "text", "text": text} for text in self.as_texts(message, index, block)]
 
     def object_arguments(self, message: Message, index: int, call: ToolUseBlock) -> Mapping[str, Any]:
         """Return the arguments of a call for a library that takes only an object."""
@@ -127,21 +121,21 @@ class LibraryWriter:
 
     def leave_out_usage(self, message: Message) -> None:
         if message.metadata.usage is not None or message.metadata.model is not None:
-            reason = f"{self.label} has no models and no usage: left out"
-            self.losses.add(message, -1, reason, kind=LossKind.USAGE, severity=Severity.INFO)
+            self.losses.add_info(message, -1, f"{self.label} has no models and no usage: left out", LossKind.USAGE)
 
     def leave_out_error(self, message: Message, index: int, result: ToolResultBlock) -> None:
         if result.is_error:
             reason = f"a result of {self.label} has no flag for errors: left out"
-            self.losses.add(message, index, reason, kind=LossKind.TOOLS, severity=Severity.INFO)
+            self.losses.add_info(message, index, reason, LossKind.TOOLS)
 
     def check_message(self, message: Message) -> None:
         """Report the fields of a message that no library stores."""
         if message.channel is not None:
-            self.losses.add(message, -1, f"{self.label} has no channels", kind=LossKind.CHANNEL, severity=Severity.INFO)
+            self.losses.add_info(message, -1, f"{self.label} has no channels", LossKind.CHANNEL)
         for index, block in enumerate(message.content):
             if isinstance(block, ToolUseBlock) and block.raw_input == "":
-                self.losses.add(message, index, EMPTY_ARGUMENTS, severity=Severity.INFO)
+                reason = "the arguments of the call are an empty text: they are read again as none"
+                self.losses.add_info(message, index, reason)
 
     def citations(self, message: Message, index: int, block: TextBlock) -> list[Entry]:
         """Return the citations of a text; report general fields that are added to a provider's own."""
@@ -149,33 +143,20 @@ class LibraryWriter:
         own = [citation.data for citation in block.citations]
         if any(data is not None and fields != data for fields, data in zip(written, own, strict=True)):
             reason = f"{self.label} has general fields of a citation: they are added to the provider's own"
-            self.losses.add(message, index, reason, kind=LossKind.CITATIONS, severity=Severity.INFO)
+            self.losses.add_info(message, index, reason, LossKind.CITATIONS)
         return written
 
     def report_role(self, message: Message, other: str) -> None:
         reason = f"{self.label} has no {message.role} with this content: written as the {other}'s"
-        self.losses.add(message, -1, reason, kind=LossKind.ROLE, severity=Severity.INFO)
+        self.losses.add_info(message, -1, reason, LossKind.ROLE)
 
     def model(self, message: Message) -> tuple[str | None, str | None]:
         """Return the library's name of the provider, and the name of the model."""
         provider, colon, name = (message.metadata.model or "").partition(":")
-        if not colon:
-            return message.metadata.provider and library_provider(
-                self.library, message.metadata.provider
-            ), provider or None
-        return library_provider(self.library, provider), None if name == "unnamed" else name
-
-
-def groups_of(history: Sequence[Message]) -> list[tuple[bool, list[Message]]]:
-    """Return the messages in turns: whether the assistant speaks, and its messages."""
-    found: list[tuple[bool, list[Message]]] = []
-    for message in history:
-        is_reply = message.role is Role.ASSISTANT
-        if found and not is_reply and not found[-1][0]:
-            found[-1][1].append(message)
-        else:
-            found.append((is_reply, [message]))
-    return found
+        if colon:
+            return library_provider(self.library, provider), None if name == "unnamed" else name
+        issuer = message.metadata.provider
+        return issuer and library_provider(self.library, issuer), provider or None
 
 
 def data_url(block: Media) -> str:
@@ -186,11 +167,9 @@ def data_url(block: Media) -> str:
 
 def split_results(message: Message) -> tuple[list[tuple[int, ToolResultBlock]], list[tuple[int, ContentBlock]]]:
     """Return the results of a message, and its other blocks, with their positions."""
-    results = [(index, block) for index, block in enumerate(message.content) if isinstance(block, ToolResultBlock)]
-    others: list[tuple[int, ContentBlock]] = [
-        (index, block) for index, block in enumerate(message.content) if not isinstance(block, ToolResultBlock)
-    ]
-    return results, others
+    blocks = list(enumerate(message.content))
+    results = [(index, block) for index, block in blocks if isinstance(block, ToolResultBlock)]
+    return results, [(index, block) for index, block in blocks if not isinstance(block, ToolResultBlock)]
 
 
 def base64_of(source: MediaSource) -> str | None:
@@ -217,10 +196,6 @@ def result_content(block: ToolResultBlock, write: Callable[[ContentBlock], list[
     """Return a result as one text, or as what ``write`` makes of its parts."""
     text = result_texts(block)
     return [item for part in block.content for item in write(part)] if text is None else text
-
-
-def arguments_text(arguments: Mapping[str, Any]) -> str:
-    return to_json(dict(arguments)).decode()
 
 
 def plain_content(parts: list[Entry]) -> str | list[Entry]:

@@ -6,7 +6,7 @@ fields: ``createdAt``, and ``model`` and ``usage`` of the last step. Source: htt
 
 from collections.abc import Iterator, Sequence
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     ContentBlock,
@@ -71,23 +71,21 @@ class _Writer(LibraryWriter):
 
     def turn(self, turn: Sequence[Message]) -> Entry | None:
         first = turn[0]
-        role = "system" if first.role in (Role.SYSTEM, Role.DEVELOPER) else str(first.role)
+        role = {Role.DEVELOPER: "system", Role.TOOL: "user"}.get(first.role, str(first.role))
         if first.role is Role.DEVELOPER:
-            self.report_role(first, "system")
+            self.report_role(first, role)
         self._open = {}
         parts: list[Entry] = []
         for message in turn:
             self.check_message(message)
             parts += self._message(message, is_step=first.role is Role.ASSISTANT)
         if first.role is Role.TOOL:
-            role = "user"
-            self.report_role(first, "user")
+            self.report_role(first, role)
         if not any(part["type"] != "step-start" for part in parts):
             reason = f"{self.label} has at least one part: the message is left out"
             self.losses.add(first, -1, reason, kind=LossKind.EMPTY_MESSAGE)
             return None
-        entry: Entry = {"id": first.id, "role": role, "metadata": self._metadata(turn), "parts": parts}
-        return entry
+        return {"id": first.id, "role": role, "metadata": self._metadata(turn), "parts": parts}
 
     def _metadata(self, turn: Sequence[Message]) -> Entry:
         replies = [message for message in turn if message.role is Role.ASSISTANT]
@@ -98,27 +96,25 @@ class _Writer(LibraryWriter):
         for message in replies[:-1]:
             if message.metadata.model != last.metadata.model:
                 reason = f"{self.label} has one model for all steps: that of the last one is written"
-                self.losses.add(message, -1, reason, kind=LossKind.USAGE, severity=Severity.INFO)
+                self.losses.add_info(message, -1, reason, LossKind.USAGE)
             if message.usage is not None:
                 reason = f"{self.label} has one usage for all steps: that of the last one is written"
-                self.losses.add(message, -1, reason, kind=LossKind.USAGE, severity=Severity.INFO)
+                self.losses.add_info(message, -1, reason, LossKind.USAGE)
         for message in replies:
             if message.stop_reason is not None:
                 reason = f"{self.label} has no reason for the end of a reply: left out"
-                self.losses.add(message, -1, reason, kind=LossKind.STOP_REASON, severity=Severity.INFO)
+                self.losses.add_info(message, -1, reason, LossKind.STOP_REASON)
         if last.metadata.model is not None:
             metadata["model"] = last.metadata.model
         if last.usage is not None:
-            read, written = last.usage.cached_input_tokens, last.usage.cache_creation_input_tokens
-            prompt = last.usage.input_tokens + read + written
             metadata["usage"] = {
-                "inputTokens": prompt,
+                "inputTokens": last.usage.prompt_tokens,
                 "outputTokens": last.usage.output_tokens,
-                "totalTokens": prompt + last.usage.output_tokens,
+                "totalTokens": last.usage.total_tokens,
                 "inputTokenDetails": {
                     "noCacheTokens": last.usage.input_tokens,
-                    "cacheReadTokens": read,
-                    "cacheWriteTokens": written,
+                    "cacheReadTokens": last.usage.cached_input_tokens,
+                    "cacheWriteTokens": last.usage.cache_creation_input_tokens,
                 },
                 "outputTokenDetails": {"reasoningTokens": last.usage.reasoning_tokens},
             }
@@ -131,11 +127,12 @@ class _Writer(LibraryWriter):
             if text is None:
                 reason = f"{self.label} has one value as the output of a tool: the content is written as text"
                 self.losses.add(message, index, reason, kind=LossKind.FLATTENED)
-                text = "\n\n".join(filter(None, (self.as_text(message, index, each) for each in block.content)))
+                texts = [text for each in block.content for text in self.as_texts(message, index, each)]
+                text = "\n\n".join(filter(None, texts))
             part, step = self._open.pop(block.tool_use_id, (None, ""))
             if part is not None and step != self._latest:
                 reason = f"{self.label} has a result in the step of its call: it changes places with the next step"
-                self.losses.add(message, index, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
+                self.losses.add_info(message, index, reason, LossKind.MISPLACED_BLOCK)
             if part is None:
                 reason = f"{self.label} has no result without its call: written as text"
                 self.losses.add(message, index, reason, kind=LossKind.ORPHAN_RESULT)
@@ -186,18 +183,13 @@ class _Writer(LibraryWriter):
         yield {"type": "text", "text": block.text, **self._provided(message, index, named)}
         if block.citations:
             reason = f"{self.label} has the address and the title of a source: where and what it supports is left out"
-            self.losses.add(message, index, reason, kind=LossKind.CITATIONS, severity=Severity.INFO)
+            self.losses.add_info(message, index, reason, LossKind.CITATIONS)
         for number, citation in enumerate(block.citations):
             if citation.url is None:
                 self.leave_out(message, index, "citation without an address", kind=LossKind.CITATIONS)
                 continue
             title = {"title": citation.title} if citation.title else {}
-            yield {
-                "type": "source-url",
-                "sourceId": f"{message.id}-{index}-{number}",
-                "url": citation.url,
-                **title,
-            }
+            yield {"type": "source-url", "sourceId": f"{message.id}-{index}-{number}", "url": citation.url, **title}
 
     def _provided(self, message: Message, index: int, fields: Entry, name: str = "providerMetadata") -> Entry:
         """Return the metadata of the provider that spoke, if there is any."""

@@ -13,7 +13,7 @@ google/adk/sessions/session.py and google/adk/sessions/schemas, 2.13.
 
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ from dragoman.formats.reading.blocks import (
     build_usage,
     cite_last_text,
     media_block,
-    model_fields_of,
     provider_block,
     read_citation,
     signature_notes,
@@ -35,14 +34,20 @@ from dragoman.formats.reading.blocks import (
     to_text,
 )
 from dragoman.formats.reading.entry_marks import named
-from dragoman.formats.reading.fields import Fields, is_empty, iter_fields, source_losses, take_counts, typed_errors
+from dragoman.formats.reading.fields import (
+    Fields,
+    is_empty,
+    iter_fields,
+    source_losses,
+    take_counts,
+    typed_errors,
+    words_of,
+)
 from dragoman.formats.reading.turns import Turns, read_time, stop_after
-from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
 from dragoman.sqlite_files import read_database
 
 FORMAT = "autogen"
-
 _USERS = frozenset({"user", "user_proxy", "UserProxyAgent"})
 
 
@@ -61,9 +66,7 @@ def from_autogen(document: Any) -> list[Conversation]:
 
 def _lists(data: Any, path: str, name: str) -> list[tuple[str, Any, str]]:
     """Return the lists of messages in a document, with their names and paths."""
-    if not isinstance(data, dict):
-        return [(name, data, path)]
-    if named("autogen")(data):
+    if not isinstance(data, dict) or named("autogen")(data):
         return [(name, data, path)]
     fields = Fields(data, path, FORMAT)
     fields.ignore("type", "version", "stop_reason", "current_turn", "next_speaker_index", "previous_speaker")
@@ -96,7 +99,7 @@ class _Reader:
 
     def _message(self, message: Fields, kind: str) -> None:
         source, time = message.text("source"), read_time(message.take("created_at"))
-        usage = message.object("models_usage")
+        usage = message.inner("models_usage")
         role = Role.USER if kind == "UserMessage" or (source in _USERS and kind != "AssistantMessage") else None
         if kind == "ThoughtEvent":
             self._flush()
@@ -106,7 +109,7 @@ class _Reader:
             self._add(Role.SYSTEM, text_blocks(message.text("content")), message)
         elif kind in ("ToolCallExecutionEvent", "FunctionExecutionResultMessage"):
             self._flush()
-            self._turns.start(Role.TOOL, has_results=True)
+            self._turns.start(Role.TOOL)
             blocks: list[ContentBlock] = []
             for result in message.objects("content"):
                 native_id, name = result.text("call_id"), result.text("name")
@@ -120,7 +123,7 @@ class _Reader:
             if source is not None and role is None and source != "assistant":
                 source_losses().add(f"{message.path}.source", "a message has no name of its speaker: left out")
             blocks = self._content(message, kind)
-            counts = usage and build_usage(usage.count("prompt_tokens"), usage.count("completion_tokens"))
+            counts = build_usage(usage.count("prompt_tokens"), usage.count("completion_tokens"))
             metadata = {"usage": counts} if role is None else None
             self._add(role or Role.ASSISTANT, blocks, message, metadata=metadata, created_at=time)
         else:
@@ -141,17 +144,15 @@ class _Reader:
         thoughts = [self._thought[0] if self._thought is not None else None, message.text("thought")]
         self._thought = None
         self._turns.start(Role.ASSISTANT if is_reply else Role.USER)
-        blocks: list[ContentBlock] = []
-        blocks += [
-            TextBlock(text=thought) if has_calls else ThinkingBlock(text=thought) for thought in thoughts if thought
-        ]
+        kind_of_thought = TextBlock if has_calls else ThinkingBlock
+        blocks: list[ContentBlock] = [kind_of_thought(text=thought) for thought in thoughts if thought]
         if kind in ("HandoffMessage", "ToolCallSummaryMessage"):
-            for name in ("target", "context", "tool_calls", "results"):  # copies, and the next agent's name
-                message.ignore(name)
+            message.ignore("target", "context", "tool_calls", "results")  # copies, and the next agent's name
         if has_calls:
-            for call in message.objects("content"):
-                blocks.append(self._turns.call(call.text("id"), call.required_text("name"), call.take("arguments")))
-            return blocks
+            return blocks + [
+                self._turns.call(call.text("id"), call.required_text("name"), call.take("arguments"))
+                for call in message.objects("content")
+            ]
         if isinstance(content, list):
             return [*blocks, *(self._part(item, path, message) for item, path in message.items("content"))]
         return [*blocks, *text_blocks(message.take("content"))]
@@ -193,11 +194,11 @@ def from_google_adk(document: Any) -> list[Conversation]:
     Raises FormatError, with a path.
     """
     data = parse_json_or_lines(document, format_name=_ADK)
-    sessions = data if isinstance(data, list) and data and _is_session(data[0]) else None
-    if sessions is None and not _is_session(data):
+    first = data[0] if isinstance(data, list) and data else data
+    if not isinstance(dig(first, "events"), list):
         return [Conversation("1", _read_events(data, "$"))]
     found: list[Conversation] = []
-    for native in iter_fields(sessions if sessions is not None else data, _ADK):
+    for native in iter_fields(data, _ADK):
         session = _Snake(native.whole(), native.path, _ADK)
         session.ignore("app_name", "user_id", "last_update_time")
         session.drop("state", "the state of a program is not part of its conversation: left out")
@@ -210,12 +211,12 @@ def from_google_adk(document: Any) -> list[Conversation]:
 def from_google_adk_file(path: Path) -> list[Conversation]:
     """Return the conversations of a SQLite file of ADK's `DatabaseSessionService`. Raises FormatError."""
     try:
-        return read_database(path, lambda database: list(_stored(database)))
+        return read_database(path, _stored)
     except (OSError, sqlite3.Error) as error:
         raise FormatError(f"this is not a file of ADK's sessions: {error}") from None
 
 
-def _stored(database: sqlite3.Connection) -> Iterator[Conversation]:
+def _stored(database: sqlite3.Connection) -> list[Conversation]:
     database.row_factory = sqlite3.Row
     columns = {row["name"] for row in database.execute("pragma table_info(events)")}
     if not {"session_id", "timestamp"} <= columns:
@@ -229,8 +230,7 @@ def _stored(database: sqlite3.Connection) -> Iterator[Conversation]:
         if isinstance(event, dict):
             event.setdefault("timestamp", row["timestamp"])
         events.setdefault(to_text(row["session_id"]), []).append(event)
-    for name, found in events.items():
-        yield Conversation(name, _read_events(found, f"$.events[{name}]"))
+    return [Conversation(name, _read_events(found, f"$.events[{name}]")) for name, found in events.items()]
 
 
 def _column(value: Any) -> Any:
@@ -240,10 +240,6 @@ def _column(value: Any) -> Any:
         return from_json(value)
     except ValueError:
         return value
-
-
-def _is_session(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("events"), list)
 
 
 class _Snake(Fields):
@@ -288,8 +284,8 @@ def _event(event: Fields, turns: Turns) -> None:
     if (code := event.take("error_code")) is not None:
         reason = f"the model failed: {to_text(code)[:80]}: {to_text(event.take('error_message'))[:200]}"
         source_losses().add(event.path, reason)
-    named = model_fields_of(_ADK, None, event.text("model_version"))
-    usage, grounding = event.object("usage_metadata"), event.take("grounding_metadata")
+    model, usage = event.text("model_version"), event.inner("usage_metadata")
+    grounding, at = event.take("grounding_metadata"), f"{event.path}.grounding_metadata"
     word = event.text("finish_reason")
     for name in ("custom_metadata", "citation_metadata", "input_transcription", "output_transcription"):
         event.drop(name, "a message has no place for it: left out")
@@ -308,17 +304,19 @@ def _event(event: Fields, turns: Turns) -> None:
     if role is not Role.ASSISTANT:
         turns.add(role, blocks, event.path, created_at=time)
         return
-    blocks = _ground(blocks, grounding, f"{event.path}.grounding_metadata")
+    # The sources of a search stand next to the reply.
+    name = "grounding_chunks" if dig(grounding, "groundingChunks") is None else "groundingChunks"
+    sources = objects_in([dig(each, "web") for each in read_list(dig(grounding, name), f"{at}.{name}")])
+    blocks = cite_last_text(blocks, [read_citation({"type": "grounding_chunk", **source}) for source in sources])
     signed = {index: text for index, text in signatures.items() if index < len(blocks)}
-    counts = take_counts(usage) if usage is not None else None
-    if counts is not None:  # Gemini counts what tools add to a prompt, and the thoughts, apart
-        counts["prompt"] = (counts["prompt"] or 0) + (counts.pop("tools") or 0)
-        counts["output"] = (counts["output"] or 0) + (counts["reasoning_tokens"] or 0)
+    counts = take_counts(usage)  # Gemini counts what tools add to a prompt, and the thoughts, apart
+    counts["prompt"] = (counts["prompt"] or 0) + (counts.pop("tools") or 0)
+    counts["output"] = (counts["output"] or 0) + (counts["reasoning_tokens"] or 0)
     stop = words_of(_ADK).stops.get((word or "").rpartition(".")[2])
     metadata = {
         "provider": _PROVIDER,
-        "model": f"{_PROVIDER}:{named['model']}" if named["model"] else None,
-        "usage": build_usage(**counts) if counts is not None else None,
+        "model": f"{_PROVIDER}:{model}" if model else None,
+        "usage": build_usage(**counts),
         "stop_reason": stop_after(blocks, stop),
         "provider_raw": signature_notes(_PROVIDER, signed),
     }
@@ -326,7 +324,6 @@ def _event(event: Fields, turns: Turns) -> None:
 
 
 def _part(part: Fields, turns: Turns) -> list[ContentBlock]:
-    title = None
     if (call := part.object("function_call")) is not None:
         call.ignore("will_continue", "partial_args")
         return [turns.call(call.text("id"), call.text("name") or "", call.take("args"))]
@@ -338,11 +335,9 @@ def _part(part: Fields, turns: Turns) -> list[ContentBlock]:
             if name == "file_data":
                 return [media_block("url", data, media_type, title=title)]
             return [media_block("base64", data.replace("-", "+").replace("_", "/"), media_type, title=title)]
-    if part.look("text") is not None:
-        text = part.text("text") or ""
-        if part.take("thought") is True:
-            return [ThinkingBlock(text=text)] if text else []
-        return [TextBlock(text=text)] if text else []
+    if (text := part.text("text")) is not None:
+        kind = ThinkingBlock if part.take("thought") is True else TextBlock
+        return [kind(text=text)] if text else []
     rest = part.whole()
     return [provider_block(_PROVIDER, next(iter(rest)), rest)] if rest else []
 
@@ -351,22 +346,8 @@ def _response(response: Fields, turns: Turns) -> ContentBlock:
     """Return a result. ADK puts a text under ``result``, and the text of a failed call under ``error``."""
     response.ignore("will_continue", "scheduling")
     native_id, name, body = response.text("id"), response.text("name"), response.take("response")
-    content: list[ContentBlock] = []
-    failed = False
-    if isinstance(body, dict) and len(body) == 1:
-        (key,) = body
-        failed = key == "error"
-        content = text_blocks(body[key] if key in ("result", "output", "error") else body)
-    else:
-        content = text_blocks(body)
+    key = next(iter(body)) if isinstance(body, dict) and len(body) == 1 else ""
+    content = text_blocks(body[key] if key in ("result", "output", "error") else body)
     for part in response.objects("parts"):
         content += _part(part, turns)
-    return turns.result(native_id, name, content, is_error=failed)
-
-
-def _ground(blocks: list[ContentBlock], grounding: Any, path: str) -> list[ContentBlock]:
-    """Return the reply with the sources of a search on its last text."""
-    name = "grounding_chunks" if dig(grounding, "groundingChunks") is None else "groundingChunks"
-    webs = [dig(each, "web") for each in read_list(dig(grounding, name), f"{path}.{name}")]
-    sources = objects_in(webs)
-    return cite_last_text(blocks, [read_citation({"type": "grounding_chunk", **source}) for source in sources])
+    return turns.result(native_id, name, content, is_error=key == "error")

@@ -17,14 +17,12 @@ Source: https://modelcontextprotocol.io/specification, schema 2025-11-25.
 
 import base64
 import struct
-import tomllib
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from dragoman.adapter.losses import LossKind
+from dragoman.adapter.package_data import read_toml
 from dragoman.canonical.blocks import (
     AudioBlock,
     ContentBlock,
@@ -40,12 +38,11 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
 from dragoman.canonical.ids import new_ulid
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.document import dig, parse_json_or_lines
+from dragoman.formats.document import dig
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import media_block, provider_block, read_media, text_blocks, to_text
-from dragoman.formats.reading.fields import Fields, drop_tools, inner_fields, iter_fields, source_losses, typed_errors
+from dragoman.formats.reading.fields import Fields, drop_tools, iter_rows, source_losses, typed_errors, words_of
 from dragoman.formats.reading.turns import Turns, read_time, stop_after
-from dragoman.formats.reading.words import words_of
 
 _ROLE_NAMES = {1: "ROLE_USER", 2: "ROLE_AGENT"}
 _VARINT, _FIXED64, _SIZED = 0, 1, 2
@@ -80,20 +77,15 @@ def read_task(data: bytes) -> dict[str, Any]:
     return found
 
 
-@cache
-def _tables() -> dict[str, Any]:
-    """Return the fields of each message by number: the name in JSON, and the kind; a star marks a list."""
-    return tomllib.loads(files("dragoman.formats.importers").joinpath("a2a.toml").read_text(encoding="utf-8"))
-
-
 def _read_message(data: bytes, kind: str, depth: int) -> Any:
     if depth > MAX_DOCUMENT_DEPTH:
         raise FormatError(f"this is nested deeper than {MAX_DOCUMENT_DEPTH} levels")
+    fields = read_toml("dragoman.formats.importers", "a2a.toml")[kind]
     found: dict[str, Any] = {}
     position = 0
     while position < len(data):
         tag, position = _varint(data, position)
-        known = _tables()[kind].get(str(tag >> 3))
+        known = fields.get(str(tag >> 3))
         if known is None:
             raise FormatError(f"a {kind} of A2A has no field {tag >> 3}")
         name, inner = known
@@ -156,9 +148,8 @@ def from_a2a(document: Any) -> list[Message]:
     Raises FormatError, with a path.
     """
     is_binary = isinstance(document, (bytes, bytearray)) and is_task(bytes(document))
-    data = read_task(bytes(document)) if is_binary else parse_json_or_lines(document, format_name=FORMAT)
     turns = Turns()
-    for fields in iter_fields(data, FORMAT):
+    for fields in iter_rows(read_task(bytes(document)) if is_binary else document, FORMAT):
         if "role" in fields:
             _message(fields, turns)
         elif "status" in fields or "history" in fields:
@@ -174,14 +165,13 @@ def _task(task: Fields, turns: Turns) -> None:
     for message in task.objects("history"):
         known.add(_id(message))
         _message(message, turns)
-    status = task.object("status")
-    if status is not None:
-        status.ignore("state", "timestamp")
-        last = status.object("message")
-        if last is not None and _id(last) not in known:
-            _message(last, turns)
-        elif last is not None:
-            last.whole()
+    status = task.inner("status")
+    status.ignore("state", "timestamp")
+    last = status.object("message")
+    if last is not None and _id(last) in known:
+        last.whole()
+    elif last is not None:
+        _message(last, turns)
     artifacts = task.objects("artifacts")
     if not turns.messages:
         for artifact in artifacts:
@@ -205,18 +195,15 @@ def _message(message: Fields, turns: Turns) -> None:
     if role is None:
         raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
     message.ignore("messageId", "message_id", "contextId", "context_id", "taskId", "task_id", "kind")
-    metadata = message.object("metadata")
-    model = metadata.text("model") if metadata is not None and isinstance(metadata.look("model"), str) else None
-    time = read_time(metadata.take("timestamp")) if metadata is not None else None
+    metadata = message.inner("metadata")
+    model = metadata.text("model") if isinstance(metadata.look("model"), str) else None
+    time = read_time(metadata.take("timestamp"))
     parts = message.objects("parts")
     turns.start(role, has_results=any(_data_type(part) in _RESULTS for part in parts))
-    blocks: list[ContentBlock] = []
-    for part in parts:
-        blocks += _part(part, turns)
     fields = {"model": model} if role is Role.ASSISTANT else None
     # A data part cannot hold media: those that directly follow a result are a part of it.
     joined: list[ContentBlock] = []
-    for block in blocks:
+    for block in [block for part in parts for block in _part(part, turns)]:
         last = joined[-1] if joined else None
         if isinstance(block, _MEDIA) and isinstance(last, ToolResultBlock):
             joined[-1] = last.model_copy(update={"content": (*last.content, block)})
@@ -235,23 +222,19 @@ def _part(part: Fields, turns: Turns) -> list[ContentBlock]:
     if "text" in part or part.look("text") == "":
         return text_blocks(part.text("text"))
     if kind in (*_CALLS, *_RESULTS):
-        data = part.object("data")
-        assert data is not None
-        if data.look("name") is not None or kind in _RESULTS:
+        call = part.inner("data")
+        if call.look("name") is not None or kind in _RESULTS:
             part.ignore("mediaType", "media_type", "metadata")
-            return [_call_or_result(data, kind, turns)]
-        return [provider_block(FORMAT, "data", {"data": data.whole(), **part.rest()})]
+            return [_call_or_result(call, kind, turns)]
+        return [provider_block(FORMAT, "data", {"data": call.whole(), **part.rest()})]
     if (file := part.object("file")) is not None:
-        media_type = file.text("mimeType", "mime_type", "mediaType")
-        return _file(file.text("bytes", "fileWithBytes"), file.text("uri", "fileWithUri"), media_type,
-                     file.text("name"))  # fmt: skip
-    if "raw" in part or "url" in part:
-        media_type = part.text("mediaType", "media_type")
-        return _file(part.text("raw"), part.text("url"), media_type, part.text("filename"))
-    return [provider_block(FORMAT, "data" if "data" in part else "part", part.rest())]
-
-
-def _file(data: str | None, url: str | None, media_type: str | None, title: str | None) -> list[ContentBlock]:
+        media_type, title = file.text("mimeType", "mime_type", "mediaType"), file.text("name")
+        data, url = file.text("bytes", "fileWithBytes"), file.text("uri", "fileWithUri")
+    elif "raw" in part or "url" in part:
+        media_type, title = part.text("mediaType", "media_type"), part.text("filename")
+        data, url = part.text("raw"), part.text("url")
+    else:
+        return [provider_block(FORMAT, "data" if "data" in part else "part", part.rest())]
     if (block := read_media(media_type, data=data, url=url, title=title)) is not None:
         return [block]
     source_losses().add("$", "a file without content is left out", kind=LossKind.MEDIA)
@@ -280,7 +263,7 @@ def from_mcp(document: Any) -> list[Message]:
     A frame of JSON-RPC around one of them is opened. Raises FormatError, with a path.
     """
     turns = Turns()
-    for fields in iter_fields(parse_json_or_lines(document, format_name=_MCP), _MCP):
+    for fields in iter_rows(document, _MCP):
         if "jsonrpc" in fields:
             fields.ignore("jsonrpc", "id", "method")
             inner = fields.object("params", "result")
@@ -307,20 +290,19 @@ def _entry(fields: Fields, turns: Turns) -> None:
     elif "role" in fields:
         _mcp_message(fields, turns)
     elif isinstance(fields.look("content"), list):
-        turns.start(Role.TOOL, has_results=True)
+        turns.start(Role.TOOL)
         turns.add(Role.TOOL, [_mcp_result(fields, None, turns)], fields.path)
     else:
         raise FormatError("this is neither a message nor a result of MCP", path=fields.path)
 
 
 def _mcp_message(message: Fields, turns: Turns) -> None:
-    role = message.role(words_of(_MCP).roles)
+    role = message.role()
     is_one = isinstance(message.look("content"), Mapping)  # or a list of parts
-    parts = [inner_fields(message, "content")] if is_one else message.objects("content")
+    parts = [message.inner("content")] if is_one else message.objects("content")
     turns.start(role, has_results=any(part.look("type") == "tool_result" for part in parts))
     blocks = [_mcp_part(part, turns) for part in parts]
-    stop = words_of(_MCP).stops.get(message.text("stopReason") or "")
-    metadata = {"model": message.text("model"), "stop_reason": stop_after(blocks, stop)}
+    metadata = {"model": message.text("model"), "stop_reason": stop_after(blocks, message.stop_reason("stopReason"))}
     turns.add(role, blocks, message.path, metadata=metadata if role is Role.ASSISTANT else None)
 
 

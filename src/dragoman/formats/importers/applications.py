@@ -20,17 +20,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import ContentBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import copy_json_at, dig, parse, parse_json_or_lines
+from dragoman.formats.document import copy_json_at, dig, parse, parse_json_or_lines, text_in
 from dragoman.formats.errors import FormatError
 from dragoman.formats.native import read_request
 from dragoman.formats.reading.blocks import build_usage, media_block, provider_block, text_blocks, to_text
-from dragoman.formats.reading.fields import Fields, RowNames, iter_fields, source_losses, take_counts, typed_errors
+from dragoman.formats.reading.fields import (
+    Fields,
+    RowNames,
+    iter_fields,
+    iter_rows,
+    source_losses,
+    take_counts,
+    typed_errors,
+    words_of,
+)
 from dragoman.formats.reading.turns import Turns, read_time
-from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
 
 FORMAT = "claude-code"
@@ -77,14 +85,13 @@ def _entries(data: Any) -> Iterator[_Entry]:
         kind = line.text("type")
         message = line.object("message") if kind in _EVENTS else None
         if message is None:
-            reason = f"a line of the type {str(kind)[:40]!r} is not a message: left out"
-            source_losses().add(line.path, reason, severity=Severity.INFO)
+            source_losses().add_info(line.path, f"a line of the type {str(kind)[:40]!r} is not a message: left out")
             for field_name in line.whole():
                 if field_name not in words_of(FORMAT).skipped["line"]:
                     source_losses().add_field(line.path, field_name, FORMAT)
             continue
         content = message.take("content")
-        usage = message.object("usage")
+        usage = message.inner("usage")
         entry = _Entry(
             role=message.required_text("role"),
             path=f"{message.path}.content",
@@ -98,11 +105,12 @@ def _entries(data: Any) -> Iterator[_Entry]:
             is_side=line.flag("isSidechain"),
         )  # fmt: skip
         if kind == "assistant":
-            name = message.text("model")
+            name, tier, counts = message.text("model"), text_in(usage.take("service_tier")), take_counts(usage)
+            counts["prompt"] = sum(counts[each] or 0 for each in ("prompt", "cached", "written"))
             entry.metadata = {
                 "model": f"{_PROVIDER}:{name}" if name else None,
-                "usage": _usage(usage) if usage is not None else None,
-                "stop_reason": words_of(FORMAT).stops.get(message.text("stop_reason") or ""),
+                "usage": build_usage(**counts, service_tier=tier),
+                "stop_reason": message.stop_reason("stop_reason"),
             }
         message.ignore("type", "stop_sequence", "container", "context_management", "stop_details")
         line.skip("line")
@@ -119,8 +127,7 @@ def _drop_repeated(entries: Iterator[_Entry]) -> Iterator[_Entry]:
         if first is entry:
             yield entry
         elif (first.role, first.content) == (entry.role, entry.content):
-            reason = "a line with this id and content is there already: left out"
-            source_losses().add(entry.path, reason, severity=Severity.INFO)
+            source_losses().add_info(entry.path, "a line with this id and content is there already: left out")
         else:
             reason = "the id of a line occurs again with another message: both are kept"
             source_losses().add(entry.path, reason)
@@ -159,7 +166,7 @@ def _branch(entries: list[_Entry]) -> list[_Entry]:
         )
     ]
     if len(by_id) > len(chain) and len(kept) < len(entries):
-        source_losses().add("$", "branches that the user left are not read", severity=Severity.INFO)
+        source_losses().add_info("$", "branches that the user left are not read")
     return kept
 
 
@@ -191,15 +198,7 @@ def _read(entries: list[_Entry]) -> list[Message]:
     return found
 
 
-def _usage(usage: Fields) -> Usage | None:
-    tier = usage.take("service_tier")
-    counts = take_counts(usage)
-    counts["prompt"] = sum(counts[name] or 0 for name in ("prompt", "cached", "written"))
-    return build_usage(**counts, service_tier=tier if isinstance(tier, str) else None)
-
-
 _CODEX = "codex"
-_CODEX_PROVIDER = "openai"
 _SETTINGS = frozenset({"turn_context", "session_meta", "event_msg", "compacted", "world_state"})
 
 
@@ -211,7 +210,7 @@ def from_codex(document: Any) -> list[Message]:
     usages: list[tuple[int, Usage]] = []
     model: str | None = None
     turns = Turns()
-    for line in iter_fields(parse_json_or_lines(document, format_name=_CODEX), _CODEX):
+    for line in iter_rows(document, _CODEX):
         line.ignore("timestamp", "ordinal")
         kind = line.text("type")
         if kind == "response_item" or (kind not in _SETTINGS and "payload" not in line):
@@ -227,18 +226,16 @@ def from_codex(document: Any) -> list[Message]:
             elif kind == "session_meta":
                 _instructions(event, turns)
             elif kind == "event_msg" and event.look("type") == "token_count":
-                info = event.object("info")
-                last = info.object("last_token_usage") if info is not None else None
-                usage = build_usage(**take_counts(last)) if last is not None else None
+                usage = build_usage(**take_counts(event.inner("info").inner("last_token_usage")))
                 usages += [(len(items), usage)] if usage is not None else []
             if kind == "compacted":
                 reason = "the log was compacted here: the messages before are kept, the summary is left out"
-                source_losses().add(line.path, reason, severity=Severity.INFO)
+                source_losses().add_info(line.path, reason)
             event.whole()
             reason = f"settings and events of the program ({kind}) are not part of the conversation: left out"
-            source_losses().add(event.path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
+            source_losses().add_info(event.path, reason, LossKind.OPTION)
     body = {"input": items, **({"model": model} if model else {})}
-    read = read_request(_CODEX_PROVIDER, body, "$", paths)
+    read = read_request("openai", body, "$", paths)
     return [*turns.messages, *_with_usage(read, items, usages)]
 
 
@@ -257,7 +254,7 @@ def _item(line: Fields) -> tuple[dict[str, Any], str] | None:
 def _instructions(fields: Fields, turns: Turns) -> None:
     """Add the instructions that Codex sends with each request."""
     base = fields.look("base_instructions")
-    text = dig(base, "text") if isinstance(base, dict) else fields.look("instructions")
+    text = base.get("text") if isinstance(base, dict) else fields.look("instructions")
     if isinstance(text, str) and text:
         turns.add(Role.SYSTEM, text_blocks(text), fields.path)
 
@@ -315,9 +312,7 @@ def _has_content(message: Any) -> bool:
 
 class _ConversationReader:
     def __init__(self, native: Fields, name: str) -> None:
-        mapping = native.object("mapping")
-        assert mapping is not None
-        self._nodes = mapping
+        self._nodes = native.inner("mapping")
         self._current = native.text("current_node")
         self._turns = Turns(name)
 
@@ -333,8 +328,7 @@ class _ConversationReader:
             isinstance(node, dict) and _has_content(node.get("message")) for node in self._nodes.whole().values()
         ) - sum(_has_content(node.look("message")) for node in nodes)
         if others > 0:
-            reason = "other branches of the conversation are left out"
-            source_losses().add(self._nodes.path, reason, severity=Severity.INFO)
+            source_losses().add_info(self._nodes.path, "other branches of the conversation are left out")
         return self._turns.messages
 
     def _branch(self) -> list[Fields]:
@@ -357,15 +351,14 @@ class _ConversationReader:
         author = message.object("author")
         if author is None:
             raise message.fault("author", "is missing")
-        role = author.role(words_of(_CHATGPT).roles)
+        role = author.role()
         content = message.object("content")
         blocks = self._content(content) if content is not None else []
         recipient = message.text("recipient") or _EVERYONE
-        self._turns.start(role, has_results=role is Role.TOOL)
+        self._turns.start(role)
         metadata: dict[str, Any] | None = None
         if role is Role.ASSISTANT:
-            model = dig(message.look("metadata"), "model_slug")
-            metadata = {"model": model if isinstance(model, str) and model else None}
+            metadata = {"model": text_in(dig(message.look("metadata"), "model_slug"))}
             if recipient != _EVERYONE:
                 arguments = "".join(to_text(getattr(block, "text", "")) for block in blocks)
                 blocks = [self._turns.call(None, recipient, arguments)]

@@ -15,14 +15,12 @@ import gzip
 import hashlib
 import io
 import re
-import tomllib
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -37,6 +35,7 @@ from dragoman.adapter.errors import (
     MissingExtraError,
     ProviderError,
 )
+from dragoman.adapter.package_data import read_toml
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireResponse
@@ -44,7 +43,7 @@ from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.guard import MAX_BODY_BYTES, MAX_DOCUMENT_DEPTH
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.document import copy_json_at, decode_text, kind_of, parse, read_document
+from dragoman.formats.document import copy_json_at, decode_text, dig, kind_of, parse, read_document, text_in
 from dragoman.formats.errors import FormatError
 from dragoman.formats.results import Conversation
 
@@ -170,29 +169,25 @@ def _headers(native: Any) -> dict[str, str]:
 
 def _body(native: Mapping[str, Any], name: str, path: str) -> bytes:
     if native.get("parsed_body") is not None:
-        return _json(native["parsed_body"], f"{path}.parsed_body")
+        return to_json(copy_json_at(native["parsed_body"], f"{path}.parsed_body"))
     value = native.get(name)
     if isinstance(value, Mapping):
         name, value = next(
             ((f"{name}.{key}", value[key]) for key in ("base64_string", "string") if key in value), (name, value)
         )
-    if value is None:
-        return b""
-    if isinstance(value, (Mapping, list)):
-        return _json(value, f"{path}.{name}")
     try:
-        if isinstance(value, str):
-            return base64.b64decode(value) if name.endswith("base64_string") else value.encode()
+        match value:
+            case None:
+                return b""
+            case bytes():
+                return value
+            case str():
+                return base64.b64decode(value) if name.endswith("base64_string") else value.encode()
+            case list() | dict():
+                return to_json(copy_json_at(value, f"{path}.{name}"))
     except (binascii.Error, UnicodeEncodeError) as error:
         raise FormatError(f"the body cannot be read: {error!s:.100}", path=f"{path}.{name}") from None
-    if isinstance(value, bytes):
-        return value
     raise FormatError(f"a body must be a text, not {kind_of(value)}", path=f"{path}.{name}")
-
-
-def _json(value: Any, path: str) -> bytes:
-    """Return a body that the cassette has as JSON."""
-    return to_json(copy_json_at(value, path))
 
 
 def _decompress(body: bytes, headers: Mapping[str, str]) -> bytes:
@@ -209,8 +204,7 @@ def _decompress(body: bytes, headers: Mapping[str, str]) -> bytes:
     return body
 
 
-_CHAT = re.compile(r"/chat/completions")
-_RESPONSES = re.compile(r"/responses")
+_CHAT, _RESPONSES = "/chat/completions", "/responses"
 _UNNAMED = "unnamed"
 _STREAMED = ("event-stream", "ndjson", "vnd.amazon.eventstream")
 _MAX_REASON = 300
@@ -228,18 +222,6 @@ class Wire:
     """True if the URL itself requests a stream."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    host: re.Pattern[str] | None
-    path: re.Pattern[str]
-    provider: str
-
-    def match(self, host: str, path: str) -> re.Match[str] | None:
-        if self.host is not None and self.host.search(host) is None:
-            return None
-        return self.path.search(path)
-
-
 def wire_at(url: str) -> Wire | None:
     """Return the wire of a URL. None if the URL is not one for generating, or is unknown.
 
@@ -251,26 +233,24 @@ def wire_at(url: str) -> Wire | None:
         return None
     host, path = parts.netloc.rpartition("@")[2].lower(), parts.path
     streams = "stream" in path.rpartition("/")[2].lower()
-    for row in _rows():
-        if (found := row.match(host, path)) is not None:
+    for known_host, known_path, provider in _rows():
+        if known_host.search(host) is not None and (found := known_path.search(path)) is not None:
             model = found.groupdict().get("model")
-            return Wire(row.provider, unquote(model) if model else None, streams)
+            return Wire(provider, unquote(model) if model else None, streams)
     return None
 
 
 @cache
-def _rows() -> tuple[_Row, ...]:
-    table = tomllib.loads(files("dragoman.formats.importers").joinpath("wires.toml").read_text(encoding="utf-8"))
-    rows = [_row(row.get("host"), re.compile(f"{row['path']}$"), row["provider"]) for row in table["wires"]]
-    either = re.compile(f"({_CHAT.pattern}|{_RESPONSES.pattern})$")
-    rows += [_row(row["host"], either, row["provider"]) for row in table["hosts"]]
-    rows.append(_row(None, re.compile(f"{_CHAT.pattern}$"), "openai-chat"))
-    rows.append(_row(None, re.compile(f"{_RESPONSES.pattern}$"), "openai"))
-    return tuple(rows)
-
-
-def _row(host: str | None, path: re.Pattern[str], provider: str) -> _Row:
-    return _Row(re.compile(f"({host})(:[0-9]+)?$") if host else None, path, provider)
+def _rows() -> list[tuple[re.Pattern[str], re.Pattern[str], str]]:
+    """Return patterns of a host and of a path, and the provider, in the order in which they are tried."""
+    table = read_toml("dragoman.formats.importers", "wires.toml")
+    rows = [(row.get("host"), row["path"], row["provider"]) for row in table["wires"]]
+    rows += [(row["host"], f"({_CHAT}|{_RESPONSES})", row["provider"]) for row in table["hosts"]]
+    rows += [(None, _CHAT, "openai-chat"), (None, _RESPONSES, "openai")]
+    return [
+        (re.compile(f"({host})(:[0-9]+)?$" if host else ""), re.compile(f"{path}$"), provider)
+        for host, path, provider in rows
+    ]
 
 
 def from_cassette(document: Any) -> list[Conversation]:
@@ -290,11 +270,8 @@ def from_cassette(document: Any) -> list[Conversation]:
             conversations.add(exchange, wire)
     if not recognised:
         raise FormatError("no exchange of this cassette uses a known API of a language model")
-    return [
-        Conversation(str(number), state.messages)
-        for number, state in enumerate(conversations.ends(), 1)
-        if state.messages
-    ]
+    ends = [state.messages for state in conversations.states if not state.is_continued]
+    return [Conversation(str(number), messages) for number, messages in enumerate(ends, 1) if messages]
 
 
 def from_cassette_file(path: Path) -> list[Conversation]:
@@ -319,12 +296,9 @@ class _Conversations:
     by_reply: dict[tuple[str, str], _State] = field(default_factory=dict)
     tool_ids: ToolIdMap = field(default_factory=ToolIdMap)
 
-    def ends(self) -> Iterator[_State]:
-        return (state for state in self.states if not state.is_continued)
-
     def add(self, exchange: RecordedExchange, wire: Wire) -> None:
         body = _request(exchange)
-        named = wire.model or (body["model"] if isinstance(body.get("model"), str) else None)
+        named = wire.model or text_in(body.get("model"))
         adapter = get_adapter(f"{wire.provider}:{named or _UNNAMED}")
         context = RequestContext(
             model=str(adapter.model_id), tool_ids=self.tool_ids, session_id="", clock=_clock(exchange)
@@ -417,9 +391,7 @@ def _reply_id(body: bytes) -> str | None:
         native = from_json(text)
     except ValueError:
         return None
-    native = native.get("response", native) if isinstance(native, dict) else None
-    name = native.get("id") if isinstance(native, dict) else None
-    return name if isinstance(name, str) else None
+    return text_in(dig(native, "id") if dig(native, "response") is None else dig(native, "response", "id"))
 
 
 def _digests(messages: Sequence[Message]) -> Iterator[bytes]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
+from dragoman.formats.document import text_in
 from dragoman.formats.reading.blocks import (
     build_usage,
     cite_last_text,
@@ -19,9 +20,8 @@ from dragoman.formats.reading.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.reading.fields import Fields, source_losses, take_counts, typed_errors
+from dragoman.formats.reading.fields import Fields, source_losses, take_counts, typed_errors, words_of
 from dragoman.formats.reading.turns import Turns, read_messages, read_time, stop_after
-from dragoman.formats.reading.words import words_of
 
 FORMAT = "haystack"
 
@@ -38,18 +38,24 @@ def from_haystack(document: Any) -> list[Message]:
 
 
 def _message(message: Fields, turns: Turns, called: dict[str | None, Any]) -> None:
-    role = message.role(words_of(FORMAT).roles, "role", "_role")
+    role = message.role(None, "role", "_role")
     name = message.text("name", "_name")
     if name is not None:
         source_losses().add(f"{message.path}.name", "a message has no name of its speaker: left out")
-    field = "content" if message.look("content") is not None else "_content"
-    parts = message.objects(field)
-    meta = message.object("meta", "_meta")
-    turns.start(role, has_results=role is Role.TOOL)
+    parts = message.objects("content" if message.look("content") is not None else "_content")
+    meta = message.inner("meta" if message.look("meta") is not None else "_meta")
+    turns.start(role)
     blocks = [block for part in parts for block in _part(part, turns, called)]
-    if meta is not None:
-        blocks = cite_last_text(blocks, [read_citation(each.whole()) for each in meta.objects("citations")])
-    metadata, created = _read_meta(meta, blocks) if meta is not None else ({}, None)
+    blocks = cite_last_text(blocks, [read_citation(each.whole()) for each in meta.objects("citations")])
+    meta.skip("meta")
+    provider, model = (text_in(meta.take(*names)) for names in (("provider", "model_provider"), ("model",)))
+    stop = words_of(FORMAT).stops.get(to_text(meta.take("finish_reason", "stop_reason", "done_reason")))
+    metadata = {
+        **model_fields_of(FORMAT, provider, model),
+        "usage": build_usage(**take_counts(meta.inner("usage"))),
+        "stop_reason": stop_after(blocks, stop),
+    }
+    created = read_time(meta.take("created_at", "created"))
     turns.add(role, blocks, message.path, metadata=metadata if role is Role.ASSISTANT else None, created_at=created)
 
 
@@ -66,9 +72,9 @@ def _part(part: Fields, turns: Turns, called: dict[str | None, Any]) -> list[Con
         called[native_id] = arguments
         return [turns.call(native_id, inner.required_text("tool_name"), arguments)]
     if kind == "tool_call_result":
-        origin = inner.object("origin")
-        native_id, name = (_call_id(origin), origin.text("tool_name")) if origin is not None else (None, None)
-        if origin is not None and origin.look("arguments") == called.get(native_id):
+        origin = inner.inner("origin")
+        native_id, name = _call_id(origin), origin.text("tool_name")
+        if origin.look("arguments") == called.get(native_id):
             origin.ignore("arguments")
         value = inner.look("result")
         if isinstance(value, list) and all(isinstance(item, dict) for item in value):
@@ -76,34 +82,22 @@ def _part(part: Fields, turns: Turns, called: dict[str | None, Any]) -> list[Con
         else:
             content = text_blocks(inner.take("result"))
         return [turns.result(native_id, name, content, is_error=inner.flag("error"))]
-    if kind == "reasoning":
-        return _reasoning(inner)
-    return [_media(inner, is_image=kind == "image")]
+    return _reasoning(inner) if kind == "reasoning" else [_media(inner, is_image=kind == "image")]
 
 
 def _call_id(call: Fields) -> str | None:
     """Return the id that pairs a call with its result. Of Responses, the call's own id is that of an item."""
-    native_id, extra = call.text("id"), call.object("extra")
-    if extra is None:
-        return native_id
+    native_id, extra = call.text("id"), call.inner("extra")
     extra.ignore("type", "id", "status")
     return extra.text("call_id") or native_id
 
 
-def _text_of(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
 def _reasoning(reasoning: Fields) -> list[ContentBlock]:
     text = reasoning.text("reasoning_text") or ""
-    extra = reasoning.object("extra")
-    if extra is None:
-        return [ThinkingBlock(text=text)] if text else []
+    extra = reasoning.inner("extra")
     found: list[ContentBlock] = []
     for each in extra.objects("reasoning_contents"):  # as Bedrock and Anthropic have it
-        content = each.object("reasoning_content")
-        if content is None:
-            continue
+        content = each.inner("reasoning_content")
         if (redacted := content.text("redacted_thinking", "redacted_content")) is not None:
             found.append(RedactedThinkingBlock(data=redacted))
         if (signed := content.object("reasoning_text")) is not None:
@@ -118,24 +112,10 @@ def _reasoning(reasoning: Fields) -> list[ContentBlock]:
 def _media(media: Fields, *, is_image: bool) -> ContentBlock:
     media.ignore("validation")
     media_type, data = media.text("mime_type"), media.text("base64_image", "base64_data") or ""
-    detail, title, meta = media.text("detail"), media.text("filename"), media.object("meta")
+    detail, title, meta = media.text("detail"), media.text("filename"), media.inner("meta")
     kind = "image" if is_image else None
-    url = _text_of(meta.look("url")) if meta is not None else None
-    if meta is not None and url is not None:
+    if isinstance(meta.look("url"), str):
         meta.ignore("url")
     if data.startswith(("http:", "https:")):
         return media_from_url(data, media_type, kind=kind, detail=detail, title=title)
     return media_block("base64", data, media_type, kind=kind, detail=detail, title=title)
-
-
-def _read_meta(meta: Fields, blocks: list[ContentBlock]) -> tuple[dict[str, Any], Any]:
-    meta.skip("meta")
-    provider = _text_of(meta.take("provider", "model_provider"))
-    usage = meta.object("usage")
-    stop = words_of(FORMAT).stops.get(to_text(meta.take("finish_reason", "stop_reason", "done_reason")))
-    created = read_time(meta.take("created_at", "created"))
-    return {
-        **model_fields_of(FORMAT, provider, _text_of(meta.take("model"))),
-        "usage": build_usage(**take_counts(usage)) if usage is not None else None,
-        "stop_reason": stop_after(blocks, stop),
-    }, created

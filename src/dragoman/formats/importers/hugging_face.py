@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.adapter.losses import LossKind, Severity
-from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock
+from dragoman.adapter.losses import LossKind
+from dragoman.canonical.blocks import ContentBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.document import dig, objects_in, parse, parse_json_or_lines, parse_or_none
 from dragoman.formats.errors import FormatError
@@ -25,13 +25,11 @@ from dragoman.formats.reading.fields import (
     iter_rows,
     source_losses,
     typed_errors,
+    words_of,
 )
 from dragoman.formats.reading.turns import Turns
-from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
 
-MARK = b"PAR1"
-"""The first bytes of a Parquet file, and its last ones."""
 _BATCH = 1024
 FORMAT = "hf"
 _LISTS = ("messages", "conversations", "conversation", "prompt", "completion", "chosen")
@@ -101,9 +99,9 @@ class _RowReader:
                 role = Role.USER if name == "prompt" else Role.ASSISTANT
                 self._turns.start(role)
                 self._turns.add(role, text_blocks(row.text(name)), f"{row.path}.{name}")
-                continue
-            for message in row.objects(name):
-                self._message(message)
+            else:
+                for message in row.objects(name):
+                    self._message(message)
         row.drop("rejected", "a conversation has one continuation: the rejected one is left out")
         drop_tools(row)
         return self._turns.messages
@@ -116,11 +114,9 @@ class _RowReader:
         content = message.take("content", "value")
         name = message.text("name")
         native_id = message.text("tool_call_id")
-        blocks: list[ContentBlock] = []
         thinking = message.text(*_THINKING)
-        if thinking:
-            blocks.append(ThinkingBlock(text=thinking))
-        self._turns.start(role, has_results=role is Role.TOOL)
+        blocks: list[ContentBlock] = [ThinkingBlock(text=thinking)] if thinking else []
+        self._turns.start(role)
         if role is Role.TOOL:
             blocks.append(self._turns.result(native_id, name, _content(content, message)))
         elif word == "function_call":
@@ -137,21 +133,15 @@ class _RowReader:
         native_id = call.text("id")
         function = call.object("function") or call
         name = function.required_text("name")
-        arguments = function.take("arguments")
-        if isinstance(arguments, dict):
-            arguments = self._drop_absent(name, arguments, f"{function.path}.arguments")
+        arguments, known = function.take("arguments"), self._parameters.get(name)
+        if isinstance(arguments, dict) and known is not None:
+            # A column has the arguments of all tools in each row: null stands for those that this one does not take.
+            kept = {key: value for key, value in arguments.items() if value is not None or known.get(key, False)}
+            if len(kept) < len(arguments):
+                reason = "the column has null for arguments that are absent: left out"
+                source_losses().add_info(f"{function.path}.arguments", reason, LossKind.INVALID_INPUT)
+            arguments = kept
         return self._turns.call(native_id, name, arguments)
-
-    def _drop_absent(self, name: str, arguments: dict[str, Any], path: str) -> dict[str, Any]:
-        """Drop the null arguments that the tool does not take: a column has the arguments of all tools in each row."""
-        known = self._parameters.get(name)
-        if known is None or None not in arguments.values():
-            return arguments
-        kept = {key: value for key, value in arguments.items() if value is not None or known.get(key, False)}
-        if len(kept) < len(arguments):
-            reason = "the column has null for arguments that are absent: left out"
-            source_losses().add(path, reason, kind=LossKind.INVALID_INPUT, severity=Severity.INFO)
-        return kept
 
     def _sharegpt_call(self, content: Any, message: Fields) -> list[ContentBlock]:
         """Return the call in a text, or the calls: JSON with name and arguments."""
@@ -179,7 +169,7 @@ def _content(content: Any, message: Fields) -> list[ContentBlock]:
         part = message.adopt(item, f"{message.path}.content[{index}]")
         kind = part.text("type")
         if kind == "text":
-            blocks += [TextBlock(text=text)] if (text := part.text("text")) else []
+            blocks += text_blocks(part.text("text"))
         elif kind == "thinking":
             blocks.append(ThinkingBlock(text=part.text("thinking") or ""))
         elif kind in ("image", "audio", "video", "image_url"):

@@ -16,7 +16,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import iter_entries, objects_in, parse, read_list, validating
+from dragoman.formats.document import iter_entries, objects_in, parse, read_list, text_in, validating
 from dragoman.formats.importers.langchain_blocks import LIBRARY, BlockReader, constructor, fields_of, read_call
 from dragoman.formats.reading.blocks import (
     build_messages,
@@ -28,10 +28,9 @@ from dragoman.formats.reading.blocks import (
     to_text,
     tool_call,
 )
-from dragoman.formats.reading.fields import Fields, inner_fields, list_inside, source_losses, take_counts
-from dragoman.formats.reading.tool_calls import ToolIdReader, pair_groups
+from dragoman.formats.reading.fields import Fields, list_inside, source_losses, take_counts, words_of
+from dragoman.formats.reading.tool_calls import ToolIdReader, pair_repeated
 from dragoman.formats.reading.turns import put_results_first, stop_after
-from dragoman.formats.reading.words import words_of
 
 _CHAT_ROLES = {
     "system": Role.SYSTEM,
@@ -69,8 +68,8 @@ def from_langchain(document: Any) -> list[Message]:
                 read.append((own_id, inner, _messages(message, name, ids)))
         message.skip("message")
         message.close()
-    paired = pair_groups([group for *_, group in read], [path for _, path, _ in read])
-    return put_results_first([message for group in paired for message in group])
+    paths = [path for _, path, group in read for _ in group]
+    return put_results_first(pair_repeated([message for *_, group in read for message in group], paths))
 
 
 def _find_messages(document: Any) -> tuple[Any, str]:
@@ -86,7 +85,7 @@ def _find_messages(document: Any) -> tuple[Any, str]:
 
 
 def _messages(message: Fields, name: str | None, ids: ToolIdReader) -> list[Message]:
-    kwargs, reported = inner_fields(message, "additional_kwargs"), inner_fields(message, "response_metadata")
+    kwargs, reported = message.inner("additional_kwargs"), message.inner("response_metadata")
     # What a program or a provider stored next to the fields of all messages has no place.
     kwargs.skip("kwargs")
     reported.skip("metadata")
@@ -108,10 +107,8 @@ def _messages(message: Fields, name: str | None, ids: ToolIdReader) -> list[Mess
         role = Role.DEVELOPER
     named: dict[str, Any] = {}
     if role is Role.ASSISTANT:
-        names = (reported.look(each) for each in ("model_name", "model", "model_id"))
-        model = next((each for each in names if isinstance(each, str) and each), None)
-        provider = reported.look("model_provider")
-        named = model_fields_of(LIBRARY, provider if isinstance(provider, str) else None, model)
+        model = text_in(*(reported.look(each) for each in ("model_name", "model", "model_id")))
+        named = model_fields_of(LIBRARY, text_in(reported.look("model_provider")), model)
     reader = BlockReader(ids, path, named.get("provider"), {each: args for each, _, args in calls if each})
     ids.start_turn(role, has_results=any(item.get("type") == "tool_result" for item in objects_in(content)))
     blocks = reader.blocks(content)
@@ -154,11 +151,10 @@ def _outer_calls(
     if calls or reader.seen_calls:
         return
     entries = read_list(kwargs.look("tool_calls"), f"{kwargs.path}.tool_calls")
-    natives = [(each.get("id"), each.get("function")) for each in entries if isinstance(each, dict)]
-    for native, function in [*natives, (None, legacy)]:
+    for each in [*objects_in(entries), {"function": legacy}]:
+        function = each.get("function")
         if isinstance(function, dict) and isinstance(function.get("name"), str):
-            known = native if isinstance(native, str) else None
-            yield tool_call(ids, known, function["name"], function.get("arguments"))
+            yield tool_call(ids, text_in(each.get("id")), function["name"], function.get("arguments"))
 
 
 def _outer_thinking(kwargs: Fields, blocks: list[ContentBlock]) -> Iterator[ContentBlock]:
@@ -170,10 +166,9 @@ def _outer_thinking(kwargs: Fields, blocks: list[ContentBlock]) -> Iterator[Cont
         yield ThinkingBlock(text=thinking)
     if isinstance(item, dict):  # an item of Responses, in the older form
         parts = read_list(item.get("summary"), f"{kwargs.path}.reasoning.summary")
-        summary = [each.get("text") for each in parts if isinstance(each, dict)]
-        sealed = item.get("encrypted_content")
+        summary = [each.get("text") for each in objects_in(parts)]
         text = "\n\n".join(each for each in summary if isinstance(each, str))
-        yield ThinkingBlock(text=text, signature=sealed if isinstance(sealed, str) and sealed else None)
+        yield ThinkingBlock(text=text, signature=text_in(item.get("encrypted_content")))
 
 
 def _usage(usage: Fields | None, reported: Fields) -> Usage | None:

@@ -20,7 +20,7 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolResultBlock,
 )
-from dragoman.formats.document import dig, kind_of, validating
+from dragoman.formats.document import dig, kind_of, text_in, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import (
     media_block,
@@ -33,7 +33,7 @@ from dragoman.formats.reading.blocks import (
     to_text,
     tool_call,
 )
-from dragoman.formats.reading.fields import Fields, inner_fields, is_empty, source_losses
+from dragoman.formats.reading.fields import Fields, is_empty, source_losses
 from dragoman.formats.reading.tool_calls import ToolIdReader
 
 CLASSES = {
@@ -58,22 +58,15 @@ def fields_of(native: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
     """
     if "lc" in native:
         return _read_constructed(native, path)
-    kind = native.get("type")
-    role = native.get("role")
+    kind, role = native.get("type"), native.get("role")
     if "type" not in native and isinstance(role, str) and role in _CHAT_TYPES:
         # A message as `convert_to_openai_messages` writes it: its calls are OpenAI's.
         fields = {name: value for name, value in native.items() if name not in ("role", "tool_calls", "refusal")}
         older = {name: native[name] for name in ("tool_calls", "refusal") if native.get(name)}
         content = native.get("content")
-        return {
-            **fields,
-            "content": "" if content is None else content,
-            "type": _CHAT_TYPES[native["role"]],
-            "additional_kwargs": {
-                **older,
-                **({"__openai_role__": "developer"} if native["role"] == "developer" else {}),
-            },
-        }, path
+        kwargs = older | ({"__openai_role__": "developer"} if role == "developer" else {})
+        content = "" if content is None else content
+        return {**fields, "content": content, "type": _CHAT_TYPES[role], "additional_kwargs": kwargs}, path
     if not isinstance(kind, str):
         raise FormatError("a message of LangChain must have a type", path=f"{path}.type")
     inner, at = native, path
@@ -144,7 +137,7 @@ _FORMATS = {"mp3": "audio/mpeg"}
 
 def read_extras(item: Fields) -> Fields:
     """Take what a provider's package stores with a block: ids of the provider's own storage, and signatures."""
-    extras = inner_fields(item, "extras")
+    extras = item.inner("extras")
     extras.skip("extras")
     return extras
 
@@ -247,11 +240,11 @@ class BlockReader:
         if isinstance(item.look("image_url"), str):
             yield media_from_url(item.required_text("image_url"), kind="image")
         else:
-            image = inner_fields(item, "image_url")
+            image = item.inner("image_url")
             yield media_from_url(image.required_text("url"), kind="image", detail=image.text("detail"))
 
     def input_audio(self, item: Fields) -> Iterator[ContentBlock]:
-        audio = inner_fields(item, "input_audio")
+        audio = item.inner("input_audio")
         data, word = audio.required_text("data"), audio.required_text("format")
         yield media_block("base64", data, _FORMATS.get(word, f"audio/{word}"), kind="audio")
 
@@ -260,9 +253,7 @@ class BlockReader:
         word = to_text(item.look("type"))
         kind = None if word in ("file", "document", "text-plain", "media") else word
         named = [item.text("title"), item.text("filename"), read_extras(item).text("filename")]
-        noted = item.take("metadata")
-        if isinstance(noted, dict) and isinstance(noted.get("filename"), str):
-            named.append(noted["filename"])
+        named.append(dig(item.take("metadata"), "filename"))
         media_type, text, url = item.text("mime_type"), item.text("text"), item.text("url")
         file_id, content = item.text("file_id"), item.text("base64")
         source_type, data = item.text("source_type"), item.text("data")
@@ -270,7 +261,7 @@ class BlockReader:
             named.append(file.text("filename"))
             whole, file_id = file.text("file_data"), file.text("file_id")
             if whole is not None:
-                yield media_from_url(whole, media_type, title=next(filter(None, named), None))
+                yield media_from_url(whole, media_type, title=text_in(*named))
                 return
         if (source := item.object("source")) is not None:
             url, file_id, media_type = source.text("url"), source.text("file_id"), source.text("media_type")
@@ -278,9 +269,7 @@ class BlockReader:
                 text = source.text("data")
             else:
                 content = source.text("data")
-        details = {
-            "title": next(filter(None, named), None), "context": item.text("context"), "detail": item.text("detail")
-        }  # fmt: skip
+        details = {"title": text_in(*named), "context": item.text("context"), "detail": item.text("detail")}
         if content is None and source_type != "text":
             content = data
         file_id = file_id or (item.text("id") if source_type == "id" else None)

@@ -23,10 +23,10 @@ from typing import Any
 
 from dragoman.adapter.losses import LossKind
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
-from dragoman.formats.document import kind_of, nested_objects_in, parse, parse_json_or_lines, read_list
+from dragoman.formats.document import kind_of, nested_objects_in, parse, read_list
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.langchain import from_langchain
-from dragoman.formats.reading.fields import Fields, iter_fields, source_losses, typed_errors
+from dragoman.formats.reading.fields import Fields, iter_rows, source_losses, typed_errors
 from dragoman.formats.results import Conversation
 from dragoman.sqlite_files import read_database
 
@@ -136,9 +136,9 @@ def from_langgraph(document: Any) -> list[Conversation]:
         raise FormatError(f"a checkpoint must be an object, not {kind_of(native)}")
     checkpoint = Fields(native, "$", FORMAT)
     checkpoint.skip("checkpoint")
-    values = checkpoint.object("channel_values")
-    messages = values.take(_CHANNEL) if values is not None else None
-    if values is None or not isinstance(messages, list):
+    values = checkpoint.inner("channel_values")
+    messages = values.take(_CHANNEL)
+    if not isinstance(messages, list):
         raise FormatError(f"a checkpoint must have a channel {_CHANNEL!r} with a list", path="$.channel_values")
     for name in values.rest():
         reason = "a channel of a graph other than its messages is left out"
@@ -189,7 +189,7 @@ def from_langsmith(document: Any) -> list[Conversation]:
     Raises FormatError, with a path, if no run is one of a model.
     """
     found: dict[int, tuple[str, list[Native]]] = {}
-    for run in iter_fields(parse_json_or_lines(document, format_name=_LANGSMITH), _LANGSMITH):
+    for run in iter_rows(document, _LANGSMITH):
         kind, name = run.look("run_type"), run.look("id")
         run.skip("run")
         if kind is not None and kind not in _RUN_MODELS:
@@ -210,9 +210,7 @@ def from_langsmith(document: Any) -> list[Conversation]:
 
 def _sent(run: Fields) -> Iterator[Native]:
     """Yield the messages that a run sent."""
-    inputs = run.object("inputs")
-    if inputs is None:
-        return
+    inputs = run.inner("inputs")
     inputs.ignore("invocation_params", "options")
     messages = inputs.take("messages", "input")
     if isinstance(messages, list):
@@ -235,10 +233,9 @@ def _read_text(text: str) -> Iterator[Native]:
         kind, content = _TYPES[mark[1]], text[mark.end() : end]
         message: Native = {"type": kind, "content": content}
         if kind == "ai":
-            calls = _calls(content)
-            if calls:
-                message = {"type": kind, "content": content[: content.find(_CALLS)], "tool_calls": calls}
-            waiting = list(calls)
+            waiting = _calls(content)
+            if waiting:
+                message |= {"content": content[: content.find(_CALLS)], "tool_calls": list(waiting)}
         elif kind == "tool" and waiting:
             call = waiting.pop(0)
             message |= {"tool_call_id": call.get("id"), "name": call.get("name")}
@@ -258,29 +255,25 @@ def _calls(content: str) -> list[Native]:
 
 def _replies(run: Fields) -> list[Native]:
     """Return the first answer of a run, as LangChain's message. A failed run has none."""
-    error, outputs = run.take("error"), run.object("outputs")
+    error, outputs = run.take("error"), run.inner("outputs")
     if error is not None:
         reason = f"the call failed and has no reply: {str(error).partition(chr(10))[0][:200]}"
         source_losses().add(run.path, reason, kind=LossKind.EMPTY_MESSAGE)
-        if outputs is not None:
-            outputs.whole()
-        return []
-    if outputs is None:
+        outputs.whole()
         return []
     outputs.ignore("llm_output", "run", "type")
     generations = nested_objects_in(read_list(outputs.take("generations"), f"{outputs.path}.generations"))
     if len(generations) > 1:
         reason = "a conversation has one continuation: the other answers are left out"
         source_losses().add(f"{outputs.path}.generations", reason, kind=LossKind.EMPTY_MESSAGE)
-    found: list[Native] = []
+    messages = outputs.take("messages", "output")
     for native in generations[:1]:
         generation = outputs.adopt(native, f"{outputs.path}.generations[0]")
         generation.ignore("text", "generation_info", "type")
         if isinstance(message := generation.take("message"), dict):
-            found.append(message)
-    messages = outputs.take("messages", "output")
+            messages = [message]
     listed = [messages] if isinstance(messages, dict) else read_list(messages, f"{outputs.path}.messages")
-    return found or nested_objects_in(listed)
+    return nested_objects_in(listed)
 
 
 def _prefixes(messages: Sequence[Native]) -> list[int]:

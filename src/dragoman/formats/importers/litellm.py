@@ -17,7 +17,17 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
 )
 from dragoman.canonical.message import Message, Role, StopReason
-from dragoman.formats.document import copy_json_at, dig, iter_entries, kind_of, objects_in, parse, validating
+from dragoman.formats.document import (
+    copy_json_at,
+    dig,
+    iter_entries,
+    kind_of,
+    nested_objects_in,
+    objects_in,
+    parse,
+    text_in,
+    validating,
+)
 from dragoman.formats.errors import FormatError
 from dragoman.formats.native import from_native
 from dragoman.formats.reading.blocks import (
@@ -29,11 +39,11 @@ from dragoman.formats.reading.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.reading.fields import Fields, inner_fields, is_empty, moved_losses, source_losses, take_counts
-from dragoman.formats.reading.words import words_of
+from dragoman.formats.reading.fields import Fields, is_empty, moved_losses, source_losses, take_counts, words_of
 
 LIBRARY = "litellm"
 _WIRE = "openai-chat"
+_ANTHROPIC = "anthropic"
 
 _EXTRA_FIELDS = ("thinking_blocks", "reasoning_content", "provider_specific_fields", "images")
 _SIGNATURE_MARK = "__thought__"
@@ -49,18 +59,13 @@ def from_litellm(document: Any, *, model: str | None = None) -> list[Message]:
     """
     data = parse(document, format_name=LIBRARY)
     if isinstance(data, dict) and "role" not in data:
-        named = data.get("model")
-        model = model or (named if isinstance(named, str) else None)
-        read: list[Message] = []
-        if "messages" in data:
-            read = _read_list(data["messages"], "$.messages", model)
-        answer = data.get("response") if "messages" in data else data
+        model = model or text_in(data.get("model"))
+        if "messages" not in data:
+            return _append_reply([], None, copy_json_at(data), "$", model)
+        read = _read_list(data["messages"], "$.messages", model)
+        answer = data.get("response")
         if isinstance(answer, dict):
-            at = "$.response" if "messages" in data else "$"
-            return _append_reply(read, data.get("messages"), copy_json_at(answer, at), at, model)
-        if not read and "messages" not in data:
-            reason = "a history of LiteLLM must be a list of messages, or an object with messages or a response"
-            raise FormatError(reason)
+            return _append_reply(read, data["messages"], copy_json_at(answer, "$.response"), "$.response", model)
         return read
     return _read_list(data, "$", model)
 
@@ -98,11 +103,11 @@ def _read_extra(native: dict[str, Any], path: str) -> list[ContentBlock]:
             thinking.append(ThinkingBlock(text=text))
     for image in extra.objects("images"):
         image.whole()
-    if (specific := extra.object("provider_specific_fields")) is not None:
-        specific.skip("specific")
-        if specific.look("thinking_blocks") and specific.look("thinking_blocks") != native.get("thinking_blocks"):
-            reason = "thinking_blocks of provider_specific_fields differ from those of the message, which are read"
-            source_losses().add(f"{specific.path}.thinking_blocks", reason)
+    specific = extra.inner("provider_specific_fields")
+    specific.skip("specific")
+    if (copied := specific.look("thinking_blocks")) and copied != native.get("thinking_blocks"):
+        reason = "thinking_blocks of provider_specific_fields differ from those of the message, which are read"
+        source_losses().add(f"{specific.path}.thinking_blocks", reason)
     extra.close()
     return thinking
 
@@ -157,9 +162,6 @@ def _server_blocks(native: dict[str, Any]) -> Iterator[ContentBlock]:
             yield ProviderBlock(provider=_ANTHROPIC, kind=kind, data=result)
 
 
-_ANTHROPIC = "anthropic"
-
-
 def _report_unknown(native: dict[str, Any], path: str) -> None:
     """Report the fields of a message, and of its calls, that are not kept if its content changes."""
     losses = source_losses()
@@ -189,9 +191,7 @@ def _relabel(
         return message
     named = _model_fields(model)
     specific = native.get("provider_specific_fields") or {}
-    listed = specific.get("citations")
-    groups = [each if isinstance(each, list) else [each] for each in listed] if isinstance(listed, list) else []
-    natives = [native for group in groups for native in group if isinstance(native, dict)]
+    natives = nested_objects_in(specific.get("citations"))
     content = list(message.content)
     index = next((index for index, block in enumerate(content) if isinstance(block, TextBlock)), None)
     if natives and index is not None:
@@ -208,7 +208,6 @@ def _relabel(
         url = address.get("url") if isinstance(address, dict) else address
         if isinstance(url, str):
             content.append(media_from_url(url, kind="image"))
-    updates: dict[str, Any] = {"model": named["model"], "provider": named["provider"]}
     calls = (index for index, block in enumerate(content) if isinstance(block, ToolUseBlock))
     signed: dict[int, str] = {}
     for index, call in zip(calls, objects_in(native.get("tool_calls")), strict=False):  # with Gemini's signatures
@@ -217,10 +216,10 @@ def _relabel(
         if isinstance(signature, str) and signature:
             signed[index] = signature
     if (note := signature_notes(named["provider"], signed)) is not None:
-        updates |= {"provider_raw": note}
+        named |= {"provider_raw": note}
     if content != list(message.content):
         _report_unknown(native, path)  # what the adapter noted about the message no longer fits
-    metadata = message.metadata.model_copy(update=updates)
+    metadata = message.metadata.model_copy(update=named)
     return message.model_copy(update={"metadata": metadata, "content": content})
 
 
@@ -238,9 +237,9 @@ def _append_reply(
         choice.whole()
         source_losses().add(choice.path, "a conversation has one continuation: the other choices are left out")
     first.ignore("index", "logprobs")
-    inner_fields(first, "provider_specific_fields").ignore("native_finish_reason")
-    word, named, tokens = first.text("finish_reason") or "", reply.text("model"), reply.object("usage")
-    usage = build_usage(**take_counts(tokens)) if tokens is not None else None
+    first.inner("provider_specific_fields").ignore("native_finish_reason")
+    word, named = first.text("finish_reason") or "", reply.text("model")
+    usage = build_usage(**take_counts(reply.inner("usage")))
     if (answer := first.object("message")) is None:
         raise first.fault("message", "is missing")
     native_reply = {"role": "assistant", **answer.whole()}

@@ -17,10 +17,16 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.document import kind_of, parse, parse_json_or_lines
 from dragoman.formats.errors import FormatError
-from dragoman.formats.reading.blocks import provider_block, read_citation, read_media, text_blocks, to_text
+from dragoman.formats.reading.blocks import (
+    cite_last_text,
+    provider_block,
+    read_citation,
+    read_media,
+    text_blocks,
+    to_text,
+)
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.turns import Turns
-from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
 
 FORMAT = "llama-index"
@@ -64,26 +70,23 @@ def _lists(data: Any, path: str) -> Iterator[tuple[str, Any, str]]:
 def _read(messages: Any, path: str) -> list[Message]:
     turns = Turns()
     for message in iter_fields(messages, FORMAT, path):
-        role = message.role(words_of(FORMAT).roles)
-        extra = message.object("additional_kwargs")
-        turns.start(role, has_results=role is Role.TOOL)
-        signatures = extra.take("thinking_signature") if extra is not None else None
+        role, extra = message.role(), message.inner("additional_kwargs")
+        turns.start(role)
+        signatures = extra.take("thinking_signature")
         blocks = _join_citations([block for part in message.objects("blocks") for block in _block(part, turns)])
         if isinstance(content := message.take("content"), str):  # before blocks
             blocks += text_blocks(content)
         if signatures is not None and blocks and isinstance(blocks[0], ThinkingBlock) and blocks[0].signature is None:
             blocks[0] = blocks[0].model_copy(update={"signature": to_text(signatures)})
-        if extra is not None:
-            blocks = _with_extra(role, blocks, extra, turns)
-        turns.add(role, blocks, message.path)
+        turns.add(role, _with_extra(role, blocks, extra, turns), message.path)
     return turns.messages
 
 
 def _with_extra(role: Role, blocks: list[ContentBlock], extra: Fields, turns: Turns) -> list[ContentBlock]:
     """Return the blocks with what stands next to them: the calls of a reply, the call of a result, citations."""
     if role is Role.TOOL:
-        native_id, name, failed = extra.text("tool_call_id"), extra.text("name", "tool_name"), extra.flag("is_error")
-        return [turns.result(native_id, name, blocks, is_error=failed)]
+        native_id, name = extra.text("tool_call_id"), extra.text("name", "tool_name")
+        return [turns.result(native_id, name, blocks, is_error=extra.flag("is_error"))]
     calls = [call for call in extra.objects("tool_calls") if role is Role.ASSISTANT]
     # Version 0.14 stores only the first of several calls as a block, and all of them here.
     held = [block for block in blocks if isinstance(block, ToolUseBlock)]
@@ -124,10 +127,7 @@ def _block(block: Fields, turns: Turns) -> list[ContentBlock]:
 
 def _thinking(block: Fields) -> list[ContentBlock]:
     block.ignore("num_tokens")
-    noted = block.object("additional_information")
-    text = block.text("content") or ""
-    if noted is None:
-        return [ThinkingBlock(text=text)] if text else []
+    noted, text = block.inner("additional_information"), block.text("content") or ""
     redacted = noted.text("data") if noted.look("type") == "redacted_thinking" else None
     signature = noted.text("signature", "encrypted_content")
     noted.ignore("type", "id", "summary", "content", "status")
@@ -144,15 +144,11 @@ def _citation(block: Fields) -> Citation:
         native["url"] = source
     else:
         native["source"] = source
-    cited = [block.object("cited_content"), *block.objects("content")]
-    texts = [each.text("text") or "" for each in cited if each is not None]
+    cited = [block.inner("cited_content"), *block.objects("content")]
     for each in cited:
-        if each is not None:
-            each.ignore("block_type")
-    native["cited_text"] = "".join(texts) or None
-    location = block.object("additional_location_info")
-    if location is not None:
-        native |= location.whole()
+        each.ignore("block_type")
+    native["cited_text"] = "".join(each.text("text") or "" for each in cited) or None
+    native |= block.inner("additional_location_info").whole()
     return read_citation({name: value for name, value in native.items() if value is not None})
 
 
@@ -168,23 +164,17 @@ def _join_citations(blocks: list[ContentBlock]) -> list[ContentBlock]:
             waiting = ()
         else:
             joined.append(block)
-    if waiting:
-        position = next((index for index in reversed(range(len(joined))) if isinstance(joined[index], TextBlock)), None)
-        if position is None:
-            return [*joined, TextBlock(text="", citations=waiting)]
-        last = joined[position]
-        assert isinstance(last, TextBlock)
-        joined[position] = last.model_copy(update={"citations": (*last.citations, *waiting)})
-    return joined
+    if waiting and not any(isinstance(block, TextBlock) for block in joined):
+        return [*joined, TextBlock(text="", citations=waiting)]
+    return cite_last_text(joined, waiting)
 
 
 def _media(block: Fields, kind: str) -> ContentBlock:
-    data, url, path = block.text("image", "audio", "video", "data"), block.text("url"), block.text("path")
-    media_type, title = block.text(*_MEDIA_TYPES), block.text("title")
-    detail, known = block.text("detail"), kind if kind != "document" else None
-    subtype = block.text("format")
+    media_type, subtype = block.text(*_MEDIA_TYPES), block.text("format")
     if media_type is None and subtype is not None:
         media_type = f"{kind}/{subtype}"
     block.drop("fps", "a video has no rate of frames: left out")
-    read = read_media(media_type, data=data, url=url, path=path, kind=known, detail=detail, title=title)
+    fields = {name: block.text(name) for name in ("url", "path", "detail", "title")}
+    fields |= {"data": block.text("image", "audio", "video", "data"), "kind": kind if kind != "document" else None}
+    read = read_media(media_type, **fields)
     return provider_block(FORMAT, kind, block.whole()) if read is None else read

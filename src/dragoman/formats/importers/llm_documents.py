@@ -12,25 +12,25 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from dragoman.adapter.losses import LossKind, Severity
-from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, TextBlock, ThinkingBlock
+from dragoman.adapter.losses import LossKind
+from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import decode_text, parse, parse_or_none
+from dragoman.formats.document import decode_text, parse, parse_or_none, text_in
 from dragoman.formats.errors import FormatError
 from dragoman.formats.native import read_reply
 from dragoman.formats.reading.blocks import build_usage, count_of, provider_block, read_media, text_blocks, to_text
 from dragoman.formats.reading.fields import (
-    ROLES,
     Fields,
     drop_tools,
+    is_count,
     is_empty,
     iter_fields,
     source_losses,
     typed_errors,
+    words_of,
 )
 from dragoman.formats.reading.turns import Turns, read_time
-from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
 
 _ENTRY = re.compile(
@@ -71,12 +71,8 @@ def read_rows(document: str | bytes) -> list[Row]:
     entries = list(_ENTRY.finditer(text))
     if not entries or text[: entries[0].start()].strip():
         raise FormatError("this is not a report of llm: it must begin with the time and the model of a response")
-    source_losses().add(
-        "$",
-        "a report of llm has no escape: what looks like a heading in a text is read as one",
-        kind=LossKind.FLATTENED,
-        severity=Severity.INFO,
-    )
+    reason = "a report of llm has no escape: what looks like a heading in a text is read as one"
+    source_losses().add_info("$", reason, LossKind.FLATTENED)
     rows: list[Row] = []
     system: str | None = None
     for number, entry in enumerate(entries):
@@ -159,12 +155,8 @@ def _report_call(name: re.Match[str], text: str) -> Row:
 def _report_result(name: re.Match[str], text: str) -> Row:
     error = _ERROR.search(text)
     output = next((value for _, value, is_text in _values(text) if is_text), "")
-    return {
-        "name": name["name"],
-        "tool_call_id": _id(name),
-        "output": output,
-        "exception": error["error"] if error else None,
-    }
+    failure = error["error"] if error else None
+    return {"name": name["name"], "tool_call_id": _id(name), "output": output, "exception": failure}
 
 
 def _values(text: str) -> Iterator[tuple[str, str, bool]]:
@@ -218,16 +210,15 @@ def from_llm_json(document: Any) -> list[Conversation]:
 def _response(fields: Fields) -> list[Message]:
     """Return the chain of messages that was sent, and the reply."""
     turns = Turns()
-    prompt = fields.object("prompt")
-    assert prompt is not None
+    prompt = fields.inner("prompt")
     for message in prompt.objects("messages"):
         _message(message, turns, {"model": full_model(fields.look("model"))})
     prompt.ignore("system", "prompt", "attachments", "fragments", "system_fragments")  # parts of the messages
     drop_tools(prompt)
-    usage = fields.object("usage")
+    usage = fields.inner("usage")
     metadata = {
         "model": full_model(fields.take("model", "resolved_model")),
-        "usage": read_usage(usage.take("input"), usage.take("output"), usage.take("details")) if usage else None,
+        "usage": read_usage(usage.take("input"), usage.take("output"), usage.take("details")),
     }
     time = read_time(fields.take("datetime_utc"))
     replies = fields.objects("messages")
@@ -238,7 +229,7 @@ def _response(fields: Fields) -> list[Message]:
 
 
 def _message(message: Fields, turns: Turns, metadata: Mapping[str, Any], time: Any = None) -> None:
-    role = message.role(ROLES)
+    role = message.role()
     parts = message.objects("parts")
     turns.start(role, has_results=any(part.look("type") == "tool_result" for part in parts))
     blocks = [block for part in parts for block in read_part(part, turns)]
@@ -306,8 +297,7 @@ class RowReader:
             self._system = system
         results = [each for each in row.objects("tool_results") if not _is_server_executed(each)]
         for each in results:
-            block = _result(each, self.turns)
-            self.turns.add(Role.TOOL, [block], each.path, created_at=time)
+            self.turns.add(Role.TOOL, [_result(each, self.turns)], each.path, created_at=time)
         prompt = text_blocks("\n".join(filter(None, [*_fragments(row, "prompt_fragments"), row.text("prompt")])))
         prompt += [block for each in row.objects("attachments") for block in _attachment(each)]
         if prompt or not results:
@@ -317,9 +307,7 @@ class RowReader:
         native = row.take("response_json")
         text, reasoning = row.text("response"), row.text("reasoning")
         blocks: list[ContentBlock] = [ThinkingBlock(text=reasoning)] if reasoning else []
-        if text:
-            blocks.append(TextBlock(text=text))
-        blocks = read_native_reply(native, f"{row.path}.response_json") or blocks
+        blocks = read_native_reply(native, f"{row.path}.response_json") or [*blocks, *text_blocks(text)]
         calls = [call for call in row.objects("tool_calls") if not _is_server_executed(call)]
         for call in calls:
             call.ignore("id", "tool_id")
@@ -356,10 +344,8 @@ _PROVIDERS = ("anthropic", "openai", "gemini")
 
 def read_usage(input_tokens: Any, output_tokens: Any, details: Any, **fields: Any) -> Usage | None:
     """Return the usage of a response. The details are those of the provider: Anthropic counts cached tokens apart."""
-    counts = [
-        count if isinstance(count, int) and 0 <= count < 2**63 else None for count in (input_tokens, output_tokens)
-    ]
-    if counts == [None, None]:
+    prompt, output = (count if is_count(count) else None for count in (input_tokens, output_tokens))
+    if prompt is None and output is None:
         return None
     if isinstance(details, str):
         details = parse_or_none(details, format_name=LIBRARY)
@@ -367,10 +353,9 @@ def read_usage(input_tokens: Any, output_tokens: Any, details: Any, **fields: An
     inputs = _object(outer, "input_tokens_details", "prompt_tokens_details")
     outputs = _object(outer, "output_tokens_details", "completion_tokens_details")
     apart = (count_of(outer, "cache_read_input_tokens") or 0) + (count_of(outer, "cache_creation_input_tokens") or 0)
-    raw = dict(outer) or None
     return build_usage(
-        (counts[0] or 0) + apart,
-        counts[1],
+        (prompt or 0) + apart,
+        output,
         cached=count_of(outer, "cache_read_input_tokens", "cachedContentTokenCount")
         or count_of(inputs, "cached_tokens"),
         written=count_of(outer, "cache_creation_input_tokens") or count_of(inputs, "cache_write_tokens"),
@@ -379,7 +364,7 @@ def read_usage(input_tokens: Any, output_tokens: Any, details: Any, **fields: An
         cache_creation_1h_input_tokens=count_of(_object(outer, "cache_creation"), "ephemeral_1h_input_tokens"),
         audio_input_tokens=count_of(inputs, "audio_tokens"),
         audio_output_tokens=count_of(outputs, "audio_tokens"),
-        raw=raw,
+        raw=dict(outer),
         **fields,
     )
 
@@ -393,13 +378,13 @@ def read_reasoning(text: str, metadata: Any, path: str, *, is_redacted: bool = F
         for name, value in inner.items():
             if name not in words_of(LIBRARY).skipped["metadata"] and not is_empty(value):
                 source_losses().add_field(f"{path}.{provider}", name, LIBRARY)
-    inner = next((value for value in metadata.values() if isinstance(value, Mapping)), {}) if isinstance(
-        metadata, Mapping) else {}  # fmt: skip
+    known = metadata.values() if isinstance(metadata, Mapping) else ()
+    inner = next((value for value in known if isinstance(value, Mapping)), {})
     sealed = inner.get("data")
     if inner.get("type") == "redacted_thinking" and isinstance(sealed, str):
         return [RedactedThinkingBlock(data=sealed)]
-    found = (inner.get(name) for name in ("signature", "encrypted_content", "thoughtSignature", "thought_signature"))
-    signature = next((each for each in found if isinstance(each, str) and each), None)
+    names = ("signature", "encrypted_content", "thoughtSignature", "thought_signature")
+    signature = text_in(*(inner.get(name) for name in names))
     if is_redacted and signature is not None:
         return [*([ThinkingBlock(text=text)] if text else []), ThinkingBlock(signature=signature)]
     return [ThinkingBlock(text=text, signature=signature)] if text or signature else []
@@ -418,7 +403,7 @@ def read_native_reply(native: Any, path: str) -> list[ContentBlock]:
         reply = read_reply("anthropic", dict(native), path)
     except FormatError:
         reason = "the provider's own reply is stored in a short form: only the columns of the log are read"
-        source_losses().add(path, reason, severity=Severity.INFO)
+        source_losses().add_info(path, reason)
         return []
     return [block for block in reply.content if block.type != "tool_use"]
 

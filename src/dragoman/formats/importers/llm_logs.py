@@ -5,7 +5,7 @@ The file is opened read only. Attachments in files are referred to by path and n
 
 import base64
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ContentBlock, TextBlock
 from dragoman.canonical.message import Role
-from dragoman.formats.document import copy_json_at, parse
+from dragoman.formats.document import copy_json_at, objects_in, parse
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.llm_documents import (
     FORMAT,
@@ -25,7 +25,7 @@ from dragoman.formats.importers.llm_documents import (
     read_usage,
 )
 from dragoman.formats.reading.blocks import provider_block, to_text
-from dragoman.formats.reading.fields import ROLES, Fields, typed_errors
+from dragoman.formats.reading.fields import Fields, typed_errors
 from dragoman.formats.reading.turns import Turns, read_time
 from dragoman.formats.results import Conversation
 from dragoman.sqlite_files import read_database
@@ -112,7 +112,7 @@ class _Log:
     def _add(self, native: Row, turn: Row | None, time: datetime | None, turns: Turns) -> None:
         """Add a message of a thread."""
         message = Fields(native, f"$.messages[{native['hash']}]", LIBRARY)
-        role = message.role(ROLES)
+        role = message.role()
         parts = self._rows("select * from parts where message_hash = ? order by position", [native["hash"]])
         turns.start(role, has_results=any(part["type"] == "tool_result" for part in parts))
         blocks: list[ContentBlock] = []
@@ -134,23 +134,16 @@ class _Log:
     def _part(self, kind: str, fields: dict[str, Any], turns: Turns, path: str) -> list[ContentBlock]:
         if kind not in _PARTS or fields.get("server_executed"):
             return [provider_block(LIBRARY, kind, fields)]
-        if isinstance(fields.get("text_ref"), list):
-            fields["text"] = self._text(fields)
+        if isinstance(pieces := fields.get("text_ref"), list):  # a text may refer to fragments
+            fields["text"] = "".join(
+                to_text(each["literal"]) if "literal" in each else self._fragment(each.get("fragment"))
+                for each in objects_in(pieces)
+            )
         if kind == "attachment":
             fields["attachment"] = self._attachment(fields.get("attachment"), path)
         elif isinstance(fields.get("attachments"), list):
             fields["attachments"] = [self._attachment(each, path) for each in fields["attachments"]]
         return read_part(Fields({**fields, "type": kind}, path, LIBRARY), turns)
-
-    def _text(self, fields: Mapping[str, Any]) -> str:
-        """Return the text of a part, which may refer to fragments."""
-        pieces = fields.get("text_ref")
-        if not isinstance(pieces, list):
-            return to_text(fields.get("text"))
-        found = (each for each in pieces if isinstance(each, dict))
-        return "".join(
-            to_text(each["literal"]) if "literal" in each else self._fragment(each.get("fragment")) for each in found
-        )
 
     def _fragment(self, number: Any) -> str:
         if not isinstance(number, int):
@@ -203,12 +196,9 @@ def _with_citations(blocks: list[ContentBlock], turn: Row) -> list[ContentBlock]
     """Return the blocks with the texts of the provider's own reply in place of the same text without citations."""
     native = read_native_reply(turn.get("response_json"), f"$.turns[{turn['id']}].response_json")
     cited = [block for block in native if isinstance(block, TextBlock)]
-    positions = [index for index, block in enumerate(blocks) if isinstance(block, TextBlock)]
-    texts = "".join(block.text for block in blocks if isinstance(block, TextBlock))
-    if (
-        len(positions) != 1
-        or not any(block.citations for block in cited)
-        or texts != "".join(block.text for block in cited)
-    ):
+    texts = [(index, block.text) for index, block in enumerate(blocks) if isinstance(block, TextBlock)]
+    if not any(block.citations for block in cited) or len(texts) != 1:
         return blocks
-    return [*blocks[: positions[0]], *cited, *blocks[positions[0] + 1 :]]
+    ((index, text),) = texts
+    is_same = text == "".join(block.text for block in cited)
+    return [*blocks[:index], *cited, *blocks[index + 1 :]] if is_same else blocks

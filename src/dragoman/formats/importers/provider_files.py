@@ -41,8 +41,7 @@ def from_openai_finetuning(document: Any) -> list[Conversation]:
     for row in iter_rows(document, FORMAT):
         messages: list[Any] = []
         if "input" in row:
-            prompt = row.object("input")
-            assert prompt is not None
+            prompt = row.inner("input")
             messages += _messages(prompt, "messages") + _messages(row, "preferred_output")
             _drop_request(prompt)
             reason = "a conversation has one continuation: the one that is not preferred is left out"
@@ -77,15 +76,11 @@ def from_openai_batch(document: Any) -> list[Conversation]:
     """
     names = RowNames()
     found: list[Conversation] = []
-    for row in iter_fields(parse_json_or_lines(document, format_name=OPENAI), OPENAI):
-        request, output = (row.object("input"), row.object("output")) if "output" in row else (None, row)
+    for row in iter_rows(document, OPENAI):
+        request, output = (row.object("input"), row.inner("output")) if "output" in row else (None, row)
         messages = _openai_request(request) if request is not None else []
-        assert output is not None
         name = output.look("custom_id")
-        if "url" in output:
-            messages += _openai_request(output)
-        else:
-            messages += _openai_reply(output)
+        messages += _openai_request(output) if "url" in output else _openai_reply(output)
         if messages:
             found.append(Conversation(names.next(name), messages))
     return found
@@ -102,12 +97,9 @@ def _openai_request(row: Fields) -> list[Message]:
 
 def _openai_reply(row: Fields) -> list[Message]:
     row.ignore("id", "custom_id")
-    response = row.object("response")
-    error = row.take("error")
-    status = response.take("status_code") if response is not None else None
-    body = response.take("body") if response is not None else None
-    if response is not None:
-        response.ignore("request_id")
+    response, error = row.inner("response"), row.take("error")
+    status, body = response.take("status_code"), response.take("body")
+    response.ignore("request_id")
     if error is not None or status != 200 or not isinstance(body, dict):
         _report_failure(row, error or body or status)
         return []

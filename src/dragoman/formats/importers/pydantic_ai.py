@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import Citation, ContentBlock, RedactedThinkingBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import Usage
@@ -29,7 +29,6 @@ from dragoman.formats.reading.blocks import (
 )
 from dragoman.formats.reading.fields import Fields, source_losses, take_counts
 from dragoman.formats.reading.turns import Turns, stop_after, take_time
-from dragoman.formats.reading.words import words_of
 
 LIBRARY = "pydantic-ai"
 
@@ -137,8 +136,7 @@ def _close_part(part: Fields) -> None:
     """Skip what a part of any kind has next to its content."""
     part.skip("part")
     for name in ("retry", "provider_details"):
-        if (inner := part.object(name)) is not None:
-            inner.skip(name)
+        part.inner(name).skip(name)
 
 
 def _response(response: Fields, parts: list[Fields], turns: Turns) -> None:
@@ -151,13 +149,13 @@ def _response(response: Fields, parts: list[Fields], turns: Turns) -> None:
         if signature and found and not isinstance(found[0], ThinkingBlock):
             signatures[len(blocks)] = signature
         blocks += found
-    stop_reason = words_of(LIBRARY).stops.get(response.text("finish_reason") or "")
-    if (details := response.object("provider_details")) is not None:
-        details.skip("response_details")
-        refusal = details.take("refusal")
-        if isinstance(refusal, str) and refusal:
-            blocks += text_blocks(refusal) if not any(isinstance(block, TextBlock) for block in blocks) else []
-            stop_reason = StopReason.REFUSAL
+    stop_reason = response.stop_reason("finish_reason")
+    details = response.inner("provider_details")
+    details.skip("response_details")
+    refusal = details.take("refusal")
+    if isinstance(refusal, str) and refusal:
+        blocks += text_blocks(refusal) if not any(isinstance(block, TextBlock) for block in blocks) else []
+        stop_reason = StopReason.REFUSAL
     stop_reason = stop_after(blocks, stop_reason)
     state = to_text(response.look("state"))
     if state == "suspended":
@@ -166,14 +164,13 @@ def _response(response: Fields, parts: list[Fields], turns: Turns) -> None:
     time, session_id = take_time(response, "timestamp"), response.text("conversation_id")
     metadata = {
         **named,
-        "usage": _usage(response.object("usage")),
+        "usage": _usage(response.inner("usage")),
         "stop_reason": stop_reason,
         "status": _STATES.get(state),
         "provider_raw": signature_notes(named["provider"], signatures),
     }
     if not blocks:
-        reason = "the response has no content: left out"
-        source_losses().add(response.path, reason, kind=LossKind.EMPTY_MESSAGE, severity=Severity.INFO)
+        source_losses().add_info(response.path, "the response has no content: left out", LossKind.EMPTY_MESSAGE)
         return
     turns.add(Role.ASSISTANT, blocks, response.path, metadata=metadata, created_at=time, session_id=session_id)
 
@@ -218,8 +215,8 @@ def _citations(part: Fields) -> Iterator[Citation]:
         yield from map(read_citation, natives)
     originals = iter(natives)
     for cited in cited_sources:
-        anchor = cited.object("anchor")
-        start, end = (anchor.count("start"), anchor.count("end")) if anchor is not None else (None, None)
+        anchor = cited.inner("anchor")
+        start, end = anchor.count("start"), anchor.count("end")
         for source in cited.objects("sources"):
             excerpts = [to_text(excerpt) for excerpt, _ in source.items("excerpts")]
             yield Citation(
@@ -299,9 +296,7 @@ def _detail(fields: Fields, name: str, key: str) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _usage(usage: Fields | None) -> Usage | None:
-    if usage is None:
-        return None
+def _usage(usage: Fields) -> Usage | None:
     counts = take_counts(usage)
     searches, cached_audio = counts.pop("searches"), counts["cached_audio_input_tokens"] or 0
     counts["audio_input_tokens"] = max((counts["audio_input_tokens"] or 0) - cached_audio, 0)
@@ -309,10 +304,9 @@ def _usage(usage: Fields | None) -> Usage | None:
         reported = Decimal(to_text(usage.take("cost")))
     except InvalidOperation:
         reported = None
-    details = usage.object("details")
     return build_usage(
         **counts,
         reported_cost_usd=reported if reported is not None and reported.is_finite() else None,
-        raw=details.whole() if details is not None else None,
+        raw=usage.inner("details").whole(),
         server_tools={"web_search": searches} if searches else None,
     )

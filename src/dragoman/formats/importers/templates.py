@@ -14,16 +14,13 @@ Source: https://developers.openai.com/cookbook/articles/openai-harmony.
 
 import json
 import re
-import tomllib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any
 
-from pydantic_core import from_json
-
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
+from dragoman.adapter.package_data import read_toml
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.guard import check_text
 from dragoman.canonical.message import Message, Role
@@ -83,14 +80,13 @@ class CallReader:
                 self._turns.start(role)
                 self._turns.add(role, self._reply(text.removesuffix("\n")), path)
             case Role.TOOL:
-                self._turns.start(Role.TOOL, has_results=True)
+                self._turns.start(Role.TOOL)
                 answers = _between(text, *_OUTPUT) or [
                     each.removeprefix("\n").removesuffix("\n") for each in _between(text, *_RESPONSE)
                 ]
                 answers = answers or [text.removesuffix("\n")]
                 for answer in answers:
-                    decoded = _parse(answer) if self._is_json_result and answer.startswith('"') else None
-                    content = text_blocks(decoded if isinstance(decoded, str) else answer)
+                    content = text_blocks(_json_text(answer) if self._is_json_result else answer)
                     self._turns.add(Role.TOOL, [self._turns.result(None, None, content)], path)
             case _:
                 self._turns.start(role)
@@ -105,13 +101,13 @@ class CallReader:
         kept, count = _DATES.subn("", text)
         if count:
             reason = "the days that the template writes are not instructions: left out"
-            source_losses().add(path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
+            source_losses().add_info(path, reason, LossKind.OPTION)
         kept = self._drop_definitions(kept, path)
         return kept.removesuffix("\n") if kept.strip() else None
 
     def _learn(self, text: str) -> None:
         for line in (line for block in _TOOL_LIST.findall(text) for line in block.split("\n")):
-            tool = _parse(line)
+            tool = parse_or_none(line, format_name=FORMAT)
             function = dig(tool, "function") or tool
             if isinstance(dig(function, "parameters"), dict):
                 properties = dig(function, "parameters", "properties")
@@ -141,7 +137,7 @@ class CallReader:
 
     def _json_reply(self, text: str) -> list[ContentBlock]:
         body = text.strip().removeprefix(_PYTHON)
-        call = _parse(body) if body.startswith("{") else None
+        call = parse_or_none(body, format_name=FORMAT) if body.startswith("{") else None
         if isinstance(call, dict) and isinstance(call.get("name"), str) and call.keys() <= _CALL_KEYS and len(call) > 1:
             return [self._turns.call(None, call["name"], call.get("parameters", call.get("arguments")))]
         return self._plain_reply(text)
@@ -194,47 +190,39 @@ def _report_tools(path: str) -> None:
     source_losses().add(path, "a history holds no definitions of tools: left out", kind=LossKind.TOOLS)
 
 
+def _json_text(text: str) -> str:
+    """Return the text that a template wrote as JSON, or the text itself."""
+    value = parse_or_none(text, format_name=FORMAT) if text.startswith('"') else None
+    return value if isinstance(value, str) else text
+
+
 def _json_or_text(value: str) -> Any:
     """Return the JSON value of an argument whose type is unknown, or the text itself."""
-    parsed = _parse(value)
+    parsed = parse_or_none(value, format_name=FORMAT)
     return value if parsed is None and value.strip() != "null" else parsed
 
 
-def _parse(text: str) -> Any:
-    try:
-        return from_json(text)
-    except ValueError:
-        return None
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Template:
     """One row of the table."""
 
-    name: str
-    starts: tuple[str, ...]
-    skip: tuple[str, ...]
-    turns: dict[str, str]
-    ends: tuple[str, ...]
+    starts: Sequence[str]
+    skip: Sequence[str]
+    turns: Mapping[str, str]
+    ends: Sequence[str]
     calls: str
     results: str = "text"
     lead: str | None = None
-    marks: re.Pattern[str] = field(init=False)
 
-    def __post_init__(self) -> None:
-        longest = sorted(self.turns, key=len, reverse=True)
-        object.__setattr__(self, "marks", re.compile("|".join(map(re.escape, longest))))
+    @cached_property
+    def marks(self) -> re.Pattern[str]:
+        """A pattern of the marks before the turns, the longest first."""
+        return re.compile("|".join(map(re.escape, sorted(self.turns, key=len, reverse=True))))
 
 
 @cache
 def _templates() -> tuple[Template, ...]:
-    text = files("dragoman.formats.importers").joinpath("templates.toml").read_text(encoding="utf-8")
-    return tuple(
-        Template(
-            name, tuple(row.pop("starts")), tuple(row.pop("skip")), row.pop("turns"), tuple(row.pop("ends")), **row
-        )
-        for name, row in tomllib.loads(text).items()
-    )
+    return tuple(Template(**row) for row in read_toml("dragoman.formats.importers", "templates.toml").values())
 
 
 def template_of(text: str) -> Template | None:
@@ -242,7 +230,7 @@ def template_of(text: str) -> Template | None:
     skipped = _SKIPPED.match(text)
     start = skipped.end() if skipped is not None else 0
     for template in _templates():
-        if text.startswith(template.starts, start):
+        if text.startswith(tuple(template.starts), start):
             return template
         if template.lead is not None and start and template.marks.search(text, start, start + _HEAD):
             return template
@@ -366,7 +354,7 @@ class _Reader:
 
     def message(self, message: Fields) -> None:
         author = message.object("author")
-        role = (author or message).role(ROLES)
+        role = (author or message).role()
         name = (author or message).text("name")
         channel, recipient = message.text("channel"), message.text("recipient")
         message.ignore("content_type")
@@ -384,12 +372,12 @@ class _Reader:
                 if is_text or part.look("type") == "system_content":
                     part.whole()
                     reason = "the settings of the model are not part of a history: left out"
-                    source_losses().add(part.path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
+                    source_losses().add_info(part.path, reason, LossKind.OPTION)
                 else:
                     self._turns.start(Role.SYSTEM)
                     self._turns.add(Role.SYSTEM, _text(part), message.path)
         elif role is Role.TOOL:
-            self._turns.start(role, has_results=True)
+            self._turns.start(role)
             tool = (name or "").removeprefix(_FUNCTIONS) or None
             content = [block for part in parts for block in _text(part, is_json=is_text)]
             self._turns.add(role, [self._turns.result(None, tool, content)], message.path)
@@ -415,13 +403,14 @@ class _Reader:
     def _instructions(self, part: Fields, *, is_text: bool, role: Role) -> list[ContentBlock]:
         if part.look("type") == "developer_content":
             part.ignore("type")
-            _report_definitions(part, part.take("tools"))
+            if part.take("tools"):
+                _report_tools(f"{part.path}.tools")
             return text_blocks(part.text("instructions"))
         if is_text and role is Role.DEVELOPER:
             text = to_text(part.look("text"))
             part.whole()
             if _TOOLS.search(text):
-                _report_definitions(part, [text])
+                _report_tools(f"{part.path}.tools")
             found = _INSTRUCTIONS.match(text)
             return text_blocks(found["text"] if found else _TOOLS.sub("", text).strip())
         return _text(part)
@@ -432,17 +421,9 @@ class _Reader:
             self._turns.add(Role.ASSISTANT, reply, self._path)
 
 
-def _report_definitions(part: Fields, tools: Any) -> None:
-    if tools:
-        _report_tools(f"{part.path}.tools")
-
-
 def _text(part: Fields, *, is_json: bool = False) -> list[ContentBlock]:
     kind = part.text("type") or "text"
     if kind != "text":
         return [provider_block(_HARMONY, kind, {"type": kind, **part.whole()})]
     text = part.text("text")
-    if is_json and text and text.startswith('"'):  # templates write a result as JSON
-        value = parse_or_none(text, format_name=_HARMONY)
-        text = value if isinstance(value, str) else text
-    return text_blocks(text)
+    return text_blocks(_json_text(text) if is_json and text else text)

@@ -30,6 +30,7 @@ from dragoman.formats.document import (
     parse,
     parse_json_or_lines,
     parse_or_none,
+    text_in,
 )
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.langchain import from_langchain
@@ -44,9 +45,8 @@ from dragoman.formats.reading.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.reading.fields import ROLES, Fields, is_empty, source_losses, typed_errors
+from dragoman.formats.reading.fields import Fields, is_empty, source_losses, typed_errors, words_of
 from dragoman.formats.reading.turns import Turns, read_time, stop_after
-from dragoman.formats.reading.words import words_of
 from dragoman.formats.results import Conversation
 
 FORMAT = "otel"
@@ -60,10 +60,9 @@ def from_otel(document: Any) -> list[Conversation]:
     data = parse_json_or_lines(document, format_name=FORMAT)
     if isinstance(data, list) and data and all(isinstance(item, dict) and "parts" in item for item in data):
         data = {"attributes": {INPUT: data}}  # the messages alone
-    records = list(_find_records(data))
     chosen: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     keys: dict[str, list[list[bytes]]] = {}
-    for path, record in records:
+    for path, record in list(_find_records(data)):
         name = to_text(record.get("gen_ai.conversation.id") or record.get(_TRACE)) or "1"
         messages = _messages(record, ALL, path) or [*_messages(record, INPUT, path), *_messages(record, OUTPUT, path)]
         lines = [to_json({"role": each.get("role"), "parts": each.get("parts")}) for each, _ in messages]
@@ -86,8 +85,8 @@ def from_otel(document: Any) -> list[Conversation]:
     return found
 
 
-_TRACE = "trace"
-"""Where the id of the trace is kept among the attributes; no attribute has this name without a dot."""
+_TRACE, _STARTED = "trace", "started"
+"""Where the id of the trace and its time are kept among the attributes, whose own names have a dot."""
 
 
 def _find_records(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -97,15 +96,10 @@ def _find_records(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         if not (INPUT in attributes or OUTPUT in attributes or ALL in attributes):
             continue
         report_span(value, attributes, path, FORMAT)
-        trace = dig(value, "context", "trace_id")
+        trace = dig(value, "context", "trace_id") or value.get("trace_id") or value.get("traceId")
         times = (value.get(name) for name in ("start_time", "startTimeUnixNano", "observed_timestamp"))
         started = next((time for time in times if time is not None), None)
-        yield f"{path}.attributes", {
-            **attributes, _TRACE: trace or value.get("trace_id") or value.get("traceId"), _STARTED: started,
-        }  # fmt: skip
-
-
-_STARTED = "started"
+        yield f"{path}.attributes", {**attributes, _TRACE: trace, _STARTED: started}
 
 
 def _messages(record: dict[str, Any], name: str, path: str) -> list[tuple[dict[str, Any], str]]:
@@ -125,11 +119,9 @@ def _messages(record: dict[str, Any], name: str, path: str) -> list[tuple[dict[s
 def _read(record: dict[str, Any], path: str) -> list[Message]:
     turns = Turns()
     time = read_time(record.get(_STARTED))
-    named = model_fields_of(
-        FORMAT,
-        _text(record, "gen_ai.provider.name") or _text(record, "gen_ai.system"),
-        _text(record, "gen_ai.response.model") or _text(record, "gen_ai.request.model") or _text(record, "model_name"),
-    )
+    models = (record.get(name) for name in ("gen_ai.response.model", "gen_ai.request.model", "model_name"))
+    provider = text_in(record.get("gen_ai.provider.name"), record.get("gen_ai.system"))
+    named = model_fields_of(FORMAT, provider, text_in(*models))
     listed = _messages(record, ALL, path)
     outputs = [] if listed else _messages(record, OUTPUT, path)
     listed = listed or _messages(record, INPUT, path)
@@ -146,8 +138,8 @@ def _read(record: dict[str, Any], path: str) -> list[Message]:
     last = [(*each, True) for each in outputs[:1]]
     for native, at, is_reply in [*((message, at, False) for message, at in listed), *last]:
         message = Fields(native, at, FORMAT)
-        role = message.role(ROLES)
-        stop = words_of(FORMAT).stops.get(message.text("finish_reason") or "")
+        role = message.role()
+        stop = message.stop_reason("finish_reason")
         parts = message.objects("parts")
         turns.start(role, has_results=any(part.look("type") == "tool_call_response" for part in parts))
         blocks = [block for part in parts for block in _part(part, turns)]
@@ -202,11 +194,6 @@ def _usage(record: dict[str, Any], prefix: str, format_name: str) -> Usage | Non
     })  # fmt: skip
 
 
-def _text(record: dict[str, Any], name: str) -> str | None:
-    value = record.get(name)
-    return value if isinstance(value, str) and value else None
-
-
 _OPENINFERENCE = "openinference"
 KIND = "openinference.span.kind"
 
@@ -232,9 +219,8 @@ def from_openinference(document: Any) -> list[Conversation]:
         for message in messages:
             calls = tuple((call.name, to_text(call.input)) for call in message.tool_uses)
             keys.append(hash((keys[-1], str(message.role), message.text, calls)))
-        earlier = next((key for key in reversed(keys) if key in found), None)
-        if earlier is not None:
-            found.pop(earlier)
+        # The longest beginning that is known is the span that this one continues.
+        found.pop(next((key for key in reversed(keys) if key in found), keys[-1]), None)
         found[keys[-1]] = (to_text(attributes.get("session.id")) or str(len(found) + 1), messages)
     if not found:
         raise FormatError("no span is one of a model with messages")
@@ -296,14 +282,10 @@ class _Attributes:
         if role is None:
             raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
         native_id, name = message.text("tool_call_id"), message.text("name")
-        self._turns.start(role, has_results=role is Role.TOOL)
-        blocks: list[ContentBlock] = []
-        for item in _listed(message.take("contents")):
-            blocks += self._content(item, message)
-        if not blocks:
-            blocks += text_blocks(message.take("content"))
-        else:
-            message.ignore("content")
+        self._turns.start(role)
+        blocks = [block for item in _listed(message.take("contents")) for block in self._content(item, message)]
+        content = message.take("content")
+        blocks = blocks or text_blocks(content)
         for item in _listed(message.take("tool_calls")):
             if isinstance(call := dig(item, "tool_call"), dict):
                 fields = message.adopt(call, f"{message.path}.tool_calls")
@@ -315,8 +297,8 @@ class _Attributes:
             blocks = [self._turns.result(native_id, name, blocks)]
         metadata: dict[str, Any] | None = None
         if role is Role.ASSISTANT:
-            provider = _text(self._attributes, "llm.provider") or _text(self._attributes, "llm.system")
-            named = model_fields_of(_OPENINFERENCE, provider, _text(self._attributes, "llm.model_name"))
+            provider = text_in(self._attributes.get("llm.provider"), self._attributes.get("llm.system"))
+            named = model_fields_of(_OPENINFERENCE, provider, text_in(self._attributes.get("llm.model_name")))
             usage = _usage(self._attributes, "llm.token_count", _OPENINFERENCE) if is_reply else None
             metadata = {**named, "usage": usage}
         self._turns.add(role, blocks, message.path, metadata=metadata, created_at=self._time if is_reply else None)
@@ -391,11 +373,8 @@ def attributes_of(native: Any) -> dict[str, Any]:
     """Return attributes by name, from an object or from OTLP's list of keys and values."""
     if isinstance(native, dict):
         return native
-    found: dict[str, Any] = {}
-    for item in objects_in(native):
-        if isinstance(item.get("key"), str):
-            found[item["key"]] = _value(item.get("value"))
-    return found
+    items = (item for item in objects_in(native) if isinstance(item.get("key"), str))
+    return {item["key"]: _value(item.get("value")) for item in items}
 
 
 def _value(native: Any) -> Any:

@@ -23,10 +23,11 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import dig
+from dragoman.formats.document import dig, text_in
 from dragoman.formats.importers.pydantic_ai import tool_result_blocks
 from dragoman.formats.reading.blocks import (
     build_usage,
+    cite_last_text,
     media_block,
     media_from_url,
     model_fields_of,
@@ -36,7 +37,6 @@ from dragoman.formats.reading.blocks import (
 )
 from dragoman.formats.reading.fields import Fields, source_losses, take_counts, typed_errors
 from dragoman.formats.reading.turns import Turns, read_messages, read_time
-from dragoman.formats.reading.words import words_of
 
 FORMAT = "vercel-ui"
 LIBRARY = "vercel-ai"
@@ -72,7 +72,7 @@ class _MessageReader:
 
     def read(self) -> None:
         message = self._message
-        role = message.role(words_of(FORMAT).roles)
+        role = message.role()
         message.ignore("id")
         time = self._metadata()
         created = read_time(message.take("createdAt")) or time
@@ -93,14 +93,10 @@ class _MessageReader:
 
     def _metadata(self) -> Any:
         """Read what programs usually store with a message: time, model and usage; and pydantic-ai's time."""
-        metadata = self._message.object("metadata")
-        if metadata is None:
-            return None
+        metadata = self._message.inner("metadata")
         for name in ("totalUsage", "usage"):
             if isinstance(metadata.look(name), dict):
-                usage = metadata.object(name)
-                assert usage is not None
-                self._usage = self._usage or build_usage(**take_counts(usage))
+                self._usage = self._usage or build_usage(**take_counts(metadata.inner(name)))
         model = metadata.look("model")
         if isinstance(model, str):
             provider = model.partition(":")[0] if ":" in model else None
@@ -133,9 +129,7 @@ class _MessageReader:
         if kind not in ("text", "reasoning", "file"):
             step.blocks.append(provider_block(LIBRARY, kind, part.whole()))
             return
-        metadata = PartMetadata(part, "providerMetadata")
-        if metadata.provider is not None:
-            step.model.setdefault("provider", metadata.provider)
+        metadata = PartMetadata(part, step.model, "providerMetadata")
         if kind == "text":
             text = read_text(part.text("text") or "", metadata, part)
             step.blocks += [text] if text is not None else []
@@ -147,17 +141,13 @@ class _MessageReader:
 
     def _tool(self, part: Fields, kind: str) -> None:
         step = self._steps[-1]
-        named = part.text("toolName")
-        name = named or kind.removeprefix("tool-")
+        name = part.text("toolName") or kind.removeprefix("tool-")
         if part.look("providerExecuted") is True:
             step.blocks.append(provider_block(LIBRARY, name, part.whole()))
             return
         part.ignore("providerExecuted", "preliminary", "title")
-        metadata = PartMetadata(part, "callProviderMetadata", "resultProviderMetadata")
-        if metadata.provider is not None:
-            step.model.setdefault("provider", metadata.provider)
-        for name_of_copy in ("outcome", "retry", "content"):
-            metadata.take(name_of_copy)  # pydantic-ai's form of the output that the part has
+        metadata = PartMetadata(part, step.model, "callProviderMetadata", "resultProviderMetadata")
+        metadata.ignore("outcome", "retry", "content")  # pydantic-ai's form of the output that the part has
         native_id, state = part.text("toolCallId"), part.text("state")
         arguments = part.take("input", "rawInput", "args")
         if isinstance(arguments, dict) and arguments.keys() == {"INVALID_JSON"}:
@@ -187,10 +177,10 @@ class _ModelMessageReader:
 
     def read(self) -> None:
         message = self._message
-        role = message.role(words_of(_MODEL_FORMAT).roles)
+        role = message.role()
         message.ignore("id")
         content = message.look("content")
-        self._turns.start(role, has_results=role is Role.TOOL)
+        self._turns.start(role)
         if isinstance(content, str):
             blocks: list[ContentBlock] = text_blocks(message.text("content"))
         else:
@@ -206,9 +196,7 @@ class _ModelMessageReader:
                 return [provider_block(LIBRARY, "custom", part.whole())]
             self._model.update(named)
             return []
-        metadata = PartMetadata(part, "providerOptions", "providerMetadata")
-        if metadata.provider is not None:
-            self._model.setdefault("provider", metadata.provider)
+        metadata = PartMetadata(part, self._model, "providerOptions", "providerMetadata")
         match kind:
             case "text":
                 block = read_text(part.text("text") or "", metadata, part)
@@ -234,9 +222,7 @@ class _ModelMessageReader:
             return provider_block(LIBRARY, f"{name}_result", part.whole())
         output = part.look("output")
         if isinstance(output, dict) and "type" in output:
-            inner = part.object("output")
-            assert inner is not None
-            content, failed = read_output(inner)
+            content, failed = read_output(part.inner("output"))
         else:
             content, failed = text_blocks(part.take("output", "result")), part.flag("isError")
         return self._turns.result(native_id, name, content, is_error=failed)
@@ -250,7 +236,7 @@ def model_of_custom(part: Fields) -> dict[str, Any] | None:
     provider = kind.partition(".")[0]
     name = dig(part.look("providerOptions") or part.look("providerMetadata"), provider, "model")
     part.whole()
-    return model_fields_of(LIBRARY, provider, name if isinstance(name, str) else None)
+    return model_fields_of(LIBRARY, provider, text_in(name))
 
 
 _SIGNATURES = ("signature", "thoughtSignature", "reasoningEncryptedContent", "encryptedContent")
@@ -267,41 +253,33 @@ def name_model(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 class PartMetadata:
-    """The metadata of one part: by provider, or pydantic-ai's."""
+    """The metadata of one part: by provider, or pydantic-ai's. The first provider is the one of ``model``."""
 
-    def __init__(self, part: Fields, *names: str) -> None:
-        self.provider: str | None = None
+    def __init__(self, part: Fields, model: dict[str, Any], *names: str) -> None:
         self._namespaces: list[Fields] = []
         for name in names:
-            outer = part.object(name)
-            for namespace in list(outer.whole()) if outer is not None else ():
-                assert outer is not None
-                value = outer.look(namespace)
+            outer = part.inner(name)
+            for namespace, value in outer.whole().items():
                 if not isinstance(value, dict):
                     source_losses().add_field(outer.path, namespace, LIBRARY)
                     continue
                 inner = outer.adopt(value, f"{outer.path}.{namespace}")
                 self._namespaces.append(inner)
                 named = inner.text("provider_name") if namespace == _PYDANTIC else namespace
-                self.provider = self.provider or model_fields_of(LIBRARY, named, None)["provider"]
+                if provider := model_fields_of(LIBRARY, named, None)["provider"]:
+                    model.setdefault("provider", provider)
         for inner in self._namespaces:
             inner.ignore(*_BOOKKEEPING)
             if isinstance(inner.look("caller"), dict) and (caller := inner.object("caller")) is not None:
                 caller.ignore("type", "tool_id", "toolId")
 
     def text(self, *names: str) -> str | None:
-        for inner in self._namespaces:
-            for name in names:
-                if (found := inner.text(name)) is not None:
-                    return found
-        return None
+        found = (inner.text(name) for inner in self._namespaces for name in names)
+        return next((each for each in found if each is not None), None)
 
-    def take(self, name: str) -> Any:
-        found = None
+    def ignore(self, *names: str) -> None:
         for inner in self._namespaces:
-            value = inner.take(name)
-            found = value if found is None else found
-        return found
+            inner.ignore(*names)
 
     def is_redacted(self) -> bool:
         """Whether pydantic-ai marks the part as encrypted thinking, by its id."""
@@ -389,16 +367,11 @@ def read_source(part: Fields) -> Citation:
 
 def add_sources(blocks: list[ContentBlock], sources: list[Citation]) -> list[ContentBlock]:
     """Return the blocks with the sources on their last text. Without a text, each source is a block of the library."""
-    index = max((index for index, block in enumerate(blocks) if isinstance(block, TextBlock)), default=None)
-    if not sources:
-        return blocks
-    if index is None:
+    texts = [block for block in blocks if isinstance(block, TextBlock)]
+    if not texts:
         return [*blocks, *(provider_block(LIBRARY, "source", source.model_dump(mode="json")) for source in sources)]
-    text = blocks[index]
-    assert isinstance(text, TextBlock)
-    known = {citation.url for block in blocks if isinstance(block, TextBlock) for citation in block.citations}
-    new = tuple(source for source in sources if source.url is None or source.url not in known)
-    return [*blocks[:index], text.model_copy(update={"citations": (*text.citations, *new)}), *blocks[index + 1 :]]
+    known = {citation.url for text in texts for citation in text.citations}
+    return cite_last_text(blocks, [source for source in sources if source.url is None or source.url not in known])
 
 
 def read_file(part: Fields, *names: str) -> Iterator[ContentBlock]:

@@ -22,9 +22,8 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.reading.fields import is_count
+from dragoman.formats.reading.fields import is_count, words_of
 from dragoman.formats.reading.tool_calls import ToolIdReader, split_results
-from dragoman.formats.reading.words import words_of
 
 Fields = dict[str, Any]
 SourceKind = Literal["base64", "url", "text", "file_ref", "file_id"]

@@ -3,13 +3,12 @@ its conditions and rules read. Here are the tests that conditions are made of, a
 """
 
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
+from dragoman.adapter.package_data import read_toml
 from dragoman.formats.importers.traces import attributes_of, iter_spans
 
 Entry = Mapping[str, Any]
@@ -36,7 +35,7 @@ class Rule:
         if not self.of and self.fits(entry):
             return None
         takes_one = self.takes_one and isinstance(entry.get(self.of), Mapping)
-        for each in [entry[self.of]] if takes_one else parts_of(entry, self.of) if self.of else [entry]:
+        for each in [entry[self.of]] if takes_one else _objects(entry.get(self.of)) if self.of else [entry]:
             if not self.fits(each):
                 shown = {name: repr(str(each.get(name))[:40]) for name in ("role", "type")}
                 known = self.condition
@@ -55,9 +54,8 @@ class Mark:
     is_step: bool
 
 
-def parts_of(entry: Entry, name: str = "content") -> Iterable[Entry]:
-    parts = entry.get(name)
-    return [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else ()
+def _objects(value: Any) -> Iterable[Entry]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else ()
 
 
 def _all(tests: Sequence[Test]) -> Test:
@@ -73,61 +71,32 @@ def _all(tests: Sequence[Test]) -> Test:
     return fits
 
 
-def _has(names: Sequence[str]) -> Test:
-    known = frozenset(names)
-    return lambda entry: entry.keys() >= known
+def _each(test: Callable[[Any], Callable[[Any], bool]]) -> Callable[[Mapping[str, Any]], Test]:
+    """Return the test that the fields of a table pass, each with the value that the table has for it."""
 
+    def test_of(name: str, fits: Callable[[Any], bool]) -> Test:
+        return lambda entry: fits(entry.get(name))
 
-def _lacks(names: Sequence[str]) -> Test:
-    known = frozenset(names)
-    return lambda entry: known.isdisjoint(entry)
-
-
-def _only(names: Sequence[str]) -> Test:
-    known = frozenset(names)
-    return lambda entry: entry.keys() <= known
-
-
-def _is_empty(names: Sequence[str]) -> Test:
-    return lambda entry: not any(entry.get(name) for name in names)
-
-
-def _words(name: str, words: Sequence[Any]) -> Test:
-    return lambda entry: entry.get(name) in words
-
-
-def _matches(name: str, expression: str) -> Test:
-    found = re.compile(expression).search
-    return lambda entry: found(str(entry.get(name))) is not None
-
-
-def _kinds(name: str, kinds: str) -> Test:
-    types = tuple(_KINDS[kind] for kind in kinds.split("|"))
-    return lambda entry: isinstance(entry.get(name), types)
-
-
-def _inside(name: str, condition: Mapping[str, Any]) -> Test:
-    fits = _compile(condition)
-    return lambda entry: isinstance(inner := entry.get(name), Mapping) and fits(inner)
-
-
-def _parts(name: str, condition: Mapping[str, Any]) -> Test:
-    fits = _compile(condition)
-    return lambda entry: any(map(fits, parts_of(entry, name)))
+    return lambda fields: _all([test_of(name, test(value)) for name, value in fields.items()])
 
 
 def _no(test: Test) -> Test:
     return lambda entry: not test(entry)
 
 
-def _any(conditions: Sequence[Mapping[str, Any]]) -> Test:
-    tests = [_no(_compile(condition)) for condition in conditions]
-    return _no(_all(tests))
+def _is_kind(kinds: str) -> Callable[[Any], bool]:
+    types = tuple(_KINDS[kind] for kind in kinds.split("|"))
+    return lambda value: isinstance(value, types)
 
 
-def _each(test: Callable[[str, Any], Test]) -> Callable[[Mapping[str, Any]], Test]:
-    """Return the test that all fields of a table pass this one."""
-    return lambda fields: _all([test(name, value) for name, value in fields.items()])
+def _is_object_that(condition: Mapping[str, Any]) -> Callable[[Any], bool]:
+    fits = _compile(condition)
+    return lambda value: isinstance(value, Mapping) and fits(value)
+
+
+def _has_part_that(condition: Mapping[str, Any]) -> Callable[[Any], bool]:
+    fits = _compile(condition)
+    return lambda value: any(map(fits, _objects(value)))
 
 
 @cache
@@ -137,19 +106,19 @@ def named(name: str) -> Test:
 
 
 _TESTS: Mapping[str, Callable[[Any], Test]] = {
-    "has": _has,
-    "has_any": lambda names: _no(_lacks(names)),
-    "lacks": _lacks,
-    "filled": lambda names: _no(_is_empty(names)),
-    "empty": _is_empty,
-    "only": _only,
+    "has": lambda names: frozenset(names).issubset,
+    "has_any": lambda names: _no(frozenset(names).isdisjoint),
+    "lacks": lambda names: frozenset(names).isdisjoint,
+    "filled": lambda names: lambda entry: any(entry.get(name) for name in names),
+    "empty": lambda names: lambda entry: not any(entry.get(name) for name in names),
+    "only": lambda names: frozenset(names).issuperset,
     "size": lambda count: lambda entry: len(entry) == count,
-    "words": _each(_words),
-    "matches": _each(_matches),
-    "kinds": _each(_kinds),
-    "inside": _each(_inside),
-    "parts": _each(_parts),
-    "any": _any,
+    "words": _each(lambda words: lambda value: value in words),
+    "matches": _each(lambda expression: lambda value: re.search(expression, str(value)) is not None),
+    "kinds": _each(_is_kind),
+    "inside": _each(_is_object_that),
+    "parts": _each(_has_part_that),
+    "any": lambda conditions: _no(_all([_no(_compile(condition)) for condition in conditions])),
     "no": lambda condition: _no(_compile(condition)),
     "is": lambda name: named(name),
 }
@@ -182,7 +151,7 @@ def _is_gen_ai_span(entry: Entry) -> bool:
 def _is_gen_ai_export(document: Entry) -> bool:
     if any(name in document for name in ("resourceSpans", "resourceLogs")):
         return True
-    return any(map(_is_gen_ai_span, [document, *parts_of(document, "spans")][:_MAX_SPANS]))
+    return any(map(_is_gen_ai_span, [document, *_objects(document.get("spans"))][:_MAX_SPANS]))
 
 
 def _is_langchain(entry: Entry) -> bool:
@@ -223,9 +192,8 @@ _NAMED: Mapping[str, Test] = {
 }
 
 
-@cache
 def _table() -> dict[str, Any]:
-    return tomllib.loads(files("dragoman.formats.reading").joinpath("marks.toml").read_text(encoding="utf-8"))
+    return read_toml("dragoman.formats.reading", "marks.toml")
 
 
 @cache

@@ -1,23 +1,26 @@
 """Objects of a document whose fields are used up: a field that no reader takes becomes a loss.
 
-The losses of a reader: what a document has and the messages do not.
+The losses of a reader: what a document has and the messages do not. Readers report to the collector of the running
+`collect_losses`; without one, nothing collects.
 
-Readers report to the collector of the running `collect_losses`; without one, nothing collects.
+What each library or format calls things: its words for roles, ends of replies, providers and counts, and the names of
+fields that say nothing about a conversation. The words are data: ``words.toml``.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import wraps
+from dataclasses import dataclass
+from functools import cache, wraps
 from typing import Any, Self, TypeGuard, TypeVar
 
 from pydantic import ValidationError
 
 from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
-from dragoman.canonical.message import Role
+from dragoman.adapter.package_data import read_toml
+from dragoman.canonical.message import Role, StopReason
 from dragoman.formats.document import iter_entries, kind_of, parse_json_or_lines
 from dragoman.formats.errors import FormatError
-from dragoman.formats.reading.words import words_of
 
 _MAX_NAME = 80
 
@@ -33,6 +36,10 @@ class SourceLosses:
     ) -> None:
         """Add the loss of what is at ``path`` in the document."""
         self._found[Loss(kind, "", -1, reason, severity, path=path)] = None
+
+    def add_info(self, path: str, reason: str, kind: LossKind = LossKind.FIELD) -> None:
+        """As `add`, with the severity info."""
+        self.add(path, reason, kind=kind, severity=Severity.INFO)
 
     def add_field(self, path: str, name: str, format_name: str) -> None:
         """Add the loss of a field that the reader of the format does not know."""
@@ -81,6 +88,36 @@ def moved_losses(move: Callable[[str], str]) -> Iterator[None]:
 def is_empty(value: object) -> bool:
     """Whether a value says nothing: null, or an empty text, list or object."""
     return value is None or value == "" or value == [] or value == {}
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of one library or format, which are keys or, of counts, paths: a dot leads into an object."""
+
+    roles: Mapping[str, Role]
+    stops: Mapping[str, StopReason]
+    written_stops: Mapping[str, str]
+    providers: Mapping[str, str]
+    counts: Mapping[str, Sequence[str]]
+    """By the parameters of `build_usage`; the first count that is not 0 is the one."""
+    skipped: Mapping[str, Sequence[str]]
+    """Fields that say nothing about the conversation, by the object that has them."""
+
+
+@cache
+def words_of(name: str) -> Words:
+    """Return the words of a library or format; one without a table has only the common ones."""
+    table = read_toml("dragoman.formats.reading", "words.toml")
+    row = table.get(name, {})
+    stops = row.get("stops", {}) if row.get("own_stops") else {**table["common"]["stops"], **row.get("stops", {})}
+    return Words(
+        {word: Role(role) for word, role in row.get("roles", {}).items()},
+        {word: StopReason(reason) for word, reason in stops.items()},
+        row.get("written_stops", {}),
+        row.get("providers", {}),
+        row.get("counts", {}),
+        row.get("skipped", {}),
+    )
 
 
 Json = Any
@@ -141,12 +178,19 @@ class Fields:
             raise FormatError(f"{names[0]} is missing", path=self.path)
         return value
 
-    def role(self, roles: Mapping[str, Role], *names: str) -> Role:
-        """Take the role of a message, by the format's words. Raises FormatError if it is missing or another word."""
+    def role(self, roles: Mapping[str, Role] | None = None, *names: str) -> Role:
+        """Take the role of a message, by ``roles`` or the format's own words. Raises FormatError if it is missing or
+        another word.
+        """
+        known = roles or words_of(self.format_name).roles or ROLES
         word = self.required_text(*(names or ("role",)))
-        if word not in roles:
+        if word not in known:
             raise FormatError(f"unknown role {word[:80]!r}", path=f"{self.path}.role")
-        return roles[word]
+        return known[word]
+
+    def stop_reason(self, *names: str) -> StopReason | None:
+        """Take the end of a reply, by the format's words; None for a word that is not among them."""
+        return words_of(self.format_name).stops.get(self.text(*names) or "")
 
     def count(self, *names: str) -> int | None:
         """Take a number of things; a number that is negative or no integer counts as unknown."""
@@ -173,7 +217,11 @@ class Fields:
         if not isinstance(value, dict):
             raise self.fault(names[0], f"must be an object, not {kind_of(value)}")
         name = next(each for each in names if self._native.get(each) is not None)
-        return self._child(value, self._path_of(name))
+        return self.adopt(value, self._path_of(name))
+
+    def inner(self, name: str) -> Self:
+        """Take an object; an empty one stands for null. Raises FormatError if it is something else."""
+        return self.object(name) or self.adopt({}, self._path_of(name))
 
     def objects(self, name: str) -> "list[Fields]":
         """Take a list of objects; null is an empty one. Raises FormatError if it is something else."""
@@ -181,7 +229,7 @@ class Fields:
         for item, path in self.items(name):
             if not isinstance(item, dict):
                 raise FormatError(f"must be an object, not {kind_of(item)}", path=path)
-            found.append(self._child(item, path))
+            found.append(self.adopt(item, path))
         return found
 
     def items(self, name: str) -> list[tuple[Json, str]]:
@@ -195,7 +243,9 @@ class Fields:
 
     def adopt(self, native: Mapping[str, Json], path: str) -> Self:
         """Return the fields of an object inside a value that was taken."""
-        return self._child(native, path)
+        child = type(self)(native, path, self.format_name)
+        self._children.append(child)
+        return child
 
     def ignore(self, *names: str) -> None:
         """Skip fields that say nothing about the conversation, such as positions and states of a program."""
@@ -237,16 +287,6 @@ class Fields:
         """Return the error that refuses a field, with its path. The caller raises it."""
         return FormatError(f"{name} {reason}", path=self._path_of(name))
 
-    def _child(self, native: Mapping[str, Json], path: str) -> Self:
-        child = type(self)(native, path, self.format_name)
-        self._children.append(child)
-        return child
-
-
-def inner_fields(fields: Fields, name: str) -> Fields:
-    """Take an object; an empty one stands for null. Raises FormatError if it is something else."""
-    return fields.object(name) or fields.adopt({}, f"{fields.path}.{name}")
-
 
 def take_counts(usage: Fields) -> dict[str, Any]:
     """Take the counts of a usage by the names that the format has for them, as parameters of `build_usage`."""
@@ -257,7 +297,7 @@ def take_counts(usage: Fields) -> dict[str, Any]:
         inner, *steps = usage, *path.split(".")
         for depth, step in enumerate(steps[:-1], 1):
             at = ".".join(steps[:depth])
-            inner = details[at] = details.get(at) or inner_fields(inner, step)
+            inner = details[at] = details.get(at) or inner.inner(step)
         return inner.count(steps[-1])
 
     found: dict[str, Any] = {}

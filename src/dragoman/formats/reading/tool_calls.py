@@ -9,7 +9,6 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
@@ -87,17 +86,17 @@ def pair_repeated(
     pairing = _Pairing(paths, known, [call for message in messages for call in message.tool_uses])
     for turn in _turns(messages):
         pairing.add(turn)
-    changed: dict[int, dict[int, str]] = {}
-    for (index, position), call_id in pairing.changes.items():
-        changed.setdefault(index, {})[position] = call_id
-    return [_answer(message, changed[index]) if index in changed else message for index, message in enumerate(messages)]
-
-
-def pair_groups(groups: Sequence[Sequence[Message]], paths: Sequence[str]) -> list[list[Message]]:
-    """As `pair_repeated`, for the messages of each entry of a document."""
-    flat = [path for group, path in zip(groups, paths, strict=True) for _ in group]
-    paired = iter(pair_repeated([message for group in groups for message in group], flat))
-    return [list(islice(paired, len(group))) for group in groups]
+    found = list(messages)
+    for index, call_ids in pairing.changes.items():
+        content = tuple(
+            block.model_copy(update={"tool_use_id": call_ids[position]}) if position in call_ids else block
+            for position, block in enumerate(found[index].content)
+        )
+        changed: dict[str, Any] = {"content": content}
+        if found[index].metadata.parent_tool_use_id is not None and 0 in call_ids:
+            changed["metadata"] = found[index].metadata.model_copy(update={"parent_tool_use_id": call_ids[0]})
+        found[index] = found[index].model_copy(update=changed)
+    return found
 
 
 def report_repeated(groups: Sequence[Sequence[Message]], paths: Sequence[str]) -> None:
@@ -134,8 +133,8 @@ def _turns(messages: Sequence[Message]) -> Iterator[_Turn]:
 
 class _Pairing:
     def __init__(self, paths: Sequence[str], native_ids: Mapping[str, str], calls: Sequence[ToolUseBlock]) -> None:
-        self.changes: dict[_Place, str] = {}
-        """The call that a result answers, if that is another one than its id says."""
+        self.changes: dict[int, dict[int, str]] = {}
+        """The calls that results answer, if those are others than their ids say, by message and block."""
         self._paths = paths
         self._native_ids = native_ids
         self._open = Counter(call.id for call in calls)
@@ -158,7 +157,7 @@ class _Pairing:
                 continue
             call = open_calls.popleft()
             self._open[call.id] -= 1
-            self.changes[place] = call.id
+            self.changes.setdefault(place[0], {})[place[1]] = call.id
             reason = "the call of this result has a result already: it is given to the next open call"
             self._report(place, f"{reason}, of {call.name[:80]!r}")
 
@@ -173,23 +172,11 @@ class _Pairing:
             return False
         self._open[call_id] -= 1
         if call_id != named:
-            self.changes[place] = call_id
+            self.changes.setdefault(place[0], {})[place[1]] = call_id
         return True
 
     def _report(self, place: _Place, reason: str, *, severity: Severity = Severity.WARNING) -> None:
         source_losses().add(self._paths[place[0]], reason, kind=LossKind.DUPLICATE_TOOL_ID, severity=severity)
-
-
-def _answer(message: Message, call_ids: Mapping[int, str]) -> Message:
-    """Return the message with other calls for the results at these places."""
-    content = tuple(
-        block.model_copy(update={"tool_use_id": call_ids[position]}) if position in call_ids else block
-        for position, block in enumerate(message.content)
-    )
-    changed: dict[str, Any] = {"content": content}
-    if message.metadata.parent_tool_use_id is not None and 0 in call_ids:
-        changed["metadata"] = message.metadata.model_copy(update={"parent_tool_use_id": call_ids[0]})
-    return message.model_copy(update=changed)
 
 
 def native_paths(messages: Sequence[Message], entries: Any, path: str) -> list[str]:
@@ -285,8 +272,7 @@ class ToolIdReader:
 
 def tool_names_by_id(messages: Iterable[Message]) -> dict[str, str]:
     """Return the tool name of each call, by call id."""
-    calls = (block for message in messages for block in message.content if isinstance(block, ToolUseBlock))
-    return {call.id: call.name for call in calls}
+    return {call.id: call.name for message in messages for call in message.tool_uses}
 
 
 def split_results(role: Role, blocks: Sequence[ContentBlock], fields: Mapping[str, Any]) -> list[Message]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.formats.document import parse_json_or_lines
@@ -68,8 +68,7 @@ class Turns:
     ) -> None:
         """Add a message of the document at ``path``. One without blocks is a loss. Raises FormatError."""
         if not blocks:
-            reason = "the message has no content: left out"
-            source_losses().add(path, reason, kind=LossKind.EMPTY_MESSAGE, severity=Severity.INFO)
+            source_losses().add_info(path, "the message has no content: left out", LossKind.EMPTY_MESSAGE)
             return
         try:
             session = session_id or self._session_id
@@ -103,9 +102,9 @@ def put_results_first(messages: Sequence[Message]) -> list[Message]:
         if message.role is not Role.TOOL:
             found += held
             held.clear()
-            waiting = {block.id for block in message.content if isinstance(block, ToolUseBlock)}
+            waiting = {call.id for call in message.tool_uses}
         else:
-            waiting -= {block.tool_use_id for block in message.content if isinstance(block, ToolResultBlock)}
+            waiting -= {result.tool_use_id for result in message.tool_results}
         found.append(message)
     return [*found, *held]
 

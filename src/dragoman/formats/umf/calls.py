@@ -56,9 +56,7 @@ class InternalTool(UmfModel):
 
 def tool_from_mcp(data: Any) -> InternalTool:
     """Read a tool as an MCP server lists it. Raises FormatError, with a path."""
-    native = copy_json_at(parse(data, format_name="MCP"))
-    if not isinstance(native, dict):
-        raise FormatError(f"a tool of MCP must be an object, not {kind_of(native)}")
+    native = _object(data, "a tool of MCP")
     schema = native.get("inputSchema")
     if not isinstance(schema, dict):
         raise FormatError("a tool of MCP must have an inputSchema, which is an object", path="$.inputSchema")
@@ -73,7 +71,6 @@ def tool_from_mcp(data: Any) -> InternalTool:
 
 def tool_to_mcp(tool: InternalTool) -> dict[str, Any]:
     """Write the tool as an MCP server lists it; metadata of other protocols is left out."""
-    others = tool.metadata.get(_OTHERS)
     written: dict[str, Any] = {"name": tool.name}
     if tool.description:
         written["description"] = tool.description
@@ -83,8 +80,8 @@ def tool_to_mcp(tool: InternalTool) -> dict[str, Any]:
         for mcp_key, umf_key in _SPECIFIED.items()
         if umf_key in tool.metadata
     }
-    for name, value in (others if isinstance(others, dict) else {}).items():
-        written.setdefault(name, copy_json(value))
+    for name, value in _others(tool.metadata).items():
+        written.setdefault(name, value)
     return written
 
 
@@ -92,13 +89,12 @@ def tool_definition(tool: InternalTool, *, trusted: bool = False) -> ToolDefinit
     """Return our form. What a server or a document says of side effects is not believed: the worst is assumed.
 
     ``trusted``: the document is the program's own, and its word of side effects holds."""
-    effects = tool.metadata.get(_SIDE_EFFECTS) if trusted else None
-    known = {str(each): each for each in SideEffects}
+    effects = str(tool.metadata.get(_SIDE_EFFECTS)) if trusted else ""
     return ToolDefinition(
         name=tool.name,
         description=tool.description,
         input_schema=tool.parameters,
-        side_effects=known.get(str(effects), SideEffects.EXECUTE),
+        side_effects=SideEffects(effects) if effects in list(SideEffects) else SideEffects.EXECUTE,
         requires_workspace=tool.metadata.get(_NEEDS_WORKSPACE) is not False,
         provider_raw=tool_note("umf", tool.metadata),
     )
@@ -146,13 +142,9 @@ def call_from_mcp(data: Any, *, call_id: str | None = None) -> InternalToolCall:
     native = _object(data, "a call of MCP")
     others = {name: value for name, value in native.items() if name not in ("name", "arguments")}
     metadata = {_OTHERS: others} if others else {}
-    fields = {
-        "id": call_id or new_tool_use_id(),
-        "name": native.get("name"),
-        "arguments": native.get("arguments") or {},
-    }
+    fields = {"id": call_id or new_tool_use_id(), "name": native.get("name"), "metadata": metadata}
     with validating(native, "$"):
-        return InternalToolCall.model_validate({**fields, "metadata": metadata})
+        return InternalToolCall.model_validate({**fields, "arguments": native.get("arguments") or {}})
 
 
 def call_to_mcp(call: InternalToolCall) -> Json:
@@ -234,12 +226,9 @@ def tool_from_openai(data: Any) -> InternalTool:
     if native.get("type") != "function" or not isinstance(function, dict):
         raise FormatError("a tool must have the type function, and its definition as an object", path="$.function")
     metadata = {_OPENAI_STRICT: function["strict"]} if "strict" in function else {}
-    empty = {"type": "object", "properties": {}}
+    given = {name: function[name] for name in ("description", "parameters") if function.get(name)}
     with validating(native, "$"):
-        return InternalTool.model_validate({
-            "name": function.get("name"), "description": function.get("description") or "",
-            "parameters": function.get("parameters") or empty, "metadata": metadata,
-        })  # fmt: skip
+        return InternalTool.model_validate({"name": function.get("name"), **given, "metadata": metadata})
 
 
 def tool_to_openai(tool: InternalTool) -> Json:
@@ -276,11 +265,9 @@ def tool_result_block(result: InternalToolResult) -> ToolResultBlock:
 
 def internal_tool_result(block: ToolResultBlock) -> InternalToolResult:
     """Return a block as a result with the parts of MCP; one text is the content itself."""
-    texts = [part for part in block.content if isinstance(part, TextBlock)]
-    if len(texts) == len(block.content) <= 1:
-        content: Any = texts[0].text if texts else ""
-    else:
-        content = [_part_of(part) for part in block.content]
+    parts = [_part_of(part) for part in block.content]
+    is_text = len(parts) <= 1 and all(isinstance(part, TextBlock) for part in block.content)
+    content: Any = "".join(part["text"] for part in parts) if is_text else parts
     return InternalToolResult(tool_call_id=block.tool_use_id, content=content, is_error=block.is_error)
 
 

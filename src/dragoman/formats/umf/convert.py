@@ -8,7 +8,6 @@ UMF's formatter of ChatML: a list of turns with a limit, a check and a count.
 Source: docs/reference/umf.md#chatml.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -20,10 +19,10 @@ from pydantic_core import from_json, to_json
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
-from dragoman.canonical.message import Message, MessageMetadata, Role, read_message
+from dragoman.canonical.message import Message, Role, read_message
 from dragoman.formats import verbatim
-from dragoman.formats.chatml import END, START
-from dragoman.formats.document import copy_json_at, kind_of, validating
+from dragoman.formats.chatml import MARKER, write_turn
+from dragoman.formats.document import copy_json_at, dig, kind_of, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import tool_call
 from dragoman.formats.reading.fields import source_losses
@@ -108,13 +107,9 @@ def read_entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Messa
 
 
 _BLOCK_FIELDS = {
-    "text": frozenset(umf.Text.model_fields),
-    "image": frozenset(umf.Image.model_fields),
-    "tool_use": frozenset(umf.ToolUse.model_fields),
-    "tool_result": frozenset(umf.ToolResult.model_fields),
+    kind.model_fields["type"].default: frozenset(kind.model_fields)
+    for kind in (umf.Text, umf.Image, umf.ToolUse, umf.ToolResult)
 }
-
-
 _SOURCE_FIELDS = frozenset({*umf.Base64Source.model_fields, *umf.UrlSource.model_fields})
 _CHAT_FIELDS = ("function_call", "refusal")
 """What messages of Chat Completions say outside their content: as UMF they would say less."""
@@ -128,24 +123,22 @@ def _report_unknown(native: Fields, path: str) -> None:
     noted = metadata if isinstance(metadata, dict) else ()
     unknown += [(f"{path}.metadata", name) for name in noted if not name.startswith(_PREFIX)]
     for index, block in enumerate(content if isinstance(content, list) else ()):
-        known = _BLOCK_FIELDS.get(str(block.get("type"))) if isinstance(block, dict) else None
+        at, known = f"{path}.content[{index}]", _BLOCK_FIELDS.get(str(dig(block, "type")))
         if known is not None:
-            unknown += [(f"{path}.content[{index}]", name) for name in block.keys() - known]
+            unknown += [(at, name) for name in block.keys() - known]
             source = block.get("source") if "source" in known else None
             names = source.keys() - _SOURCE_FIELDS if isinstance(source, dict) else ()
-            unknown += [(f"{path}.content[{index}].source", name) for name in names]
+            unknown += [(f"{at}.source", name) for name in names]
     if native.get("role") != "tool" or not isinstance(content, str):
         # Fields of a result that stand in another message, and the name of a speaker.
         unknown += [(path, name) for name in ("tool_call_id", "name") if native.get(name) is not None]
     calls = native.get("tool_calls")
     for index, call in enumerate(calls if isinstance(calls, list) else ()):
         if isinstance(call, dict):
-            unknown += [
-                (f"{path}.tool_calls[{index}]", name) for name in call.keys() - umf.ToolCall.model_fields.keys()
-            ]
-            function = call.get("function")
+            at, function = f"{path}.tool_calls[{index}]", call.get("function")
+            unknown += [(at, name) for name in call.keys() - umf.ToolCall.model_fields.keys()]
             names = function.keys() - umf.CalledFunction.model_fields.keys() if isinstance(function, dict) else ()
-            unknown += [(f"{path}.tool_calls[{index}].function", name) for name in names]
+            unknown += [(f"{at}.function", name) for name in names]
     for at, name in sorted(unknown):
         reason = f"the field {name[:80]!r} stays with the message for UMF alone"
         is_content = at == path and name in _CHAT_FIELDS
@@ -168,38 +161,27 @@ class _Writer:
         content = message.content
         if message.role is Role.TOOL and content and all(isinstance(block, ToolResultBlock) for block in content):
             if len(content) > 1:
-                self._losses.add(
-                    message, -1, "each result is written as a separate message",
-                    kind=LossKind.FLATTENED, severity=Severity.INFO,
-                )  # fmt: skip
-            return [self._write_result(message, index) for index in range(len(content))]
+                self._losses.add_info(message, -1, "each result is written as a separate message", LossKind.FLATTENED)
+            return [self._write_result(message, index, block) for index, block in enumerate(message.tool_results)]
         return [self._write_message(message)]
 
-    def _write_result(self, message: Message, index: int) -> Fields:
-        block = message.content[index]
-        assert isinstance(block, ToolResultBlock)
-        text = result_text(message, index, block, self._losses)
+    def _write_result(self, message: Message, index: int, block: ToolResultBlock) -> Fields:
         notes = _write_notes(message, None, first=index == 0)
         if block.is_error:
             notes[_PREFIX + "is_error"] = "true"
-        written = umf.InternalMessage(
+        return umf.InternalMessage(
             role="tool",
-            content=text,
+            content=result_text(message, index, block, self._losses),
             metadata=notes,
             tool_call_id=self._ids.get(block.tool_use_id, block.tool_use_id),
             name=self._names.get(block.tool_use_id),
-        )
-        return written.as_dict()
+        ).as_dict()
 
     def _write_message(self, message: Message) -> Fields:
         if message.role is Role.DEVELOPER:
-            self._losses.add(
-                message, -1, "UMF has no developer: written as the system's",
-                kind=LossKind.ROLE, severity=Severity.INFO,
-            )  # fmt: skip
+            self._losses.add_info(message, -1, "UMF has no developer: written as the system's", LossKind.ROLE)
         if not message.role.is_known:
-            reason = describe_unknown_role(message)
-            self._losses.add(message, -1, reason, kind=LossKind.ROLE, severity=Severity.INFO)
+            self._losses.add_info(message, -1, describe_unknown_role(message), LossKind.ROLE)
         blocks: list[umf.Block] = []
         origins: list[int] = []
         calls: list[umf.ToolCall] = []
@@ -207,14 +189,14 @@ class _Writer:
             # Results become tool messages when they are read, and other blocks in those the user's.
             if isinstance(block, ToolResultBlock) != (message.role is Role.TOOL):
                 reason = f"the {block.type} block in a message of the role {message.role} is read as another speaker's"
-                self._losses.add(message, index, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
+                self._losses.add_info(message, index, reason, LossKind.MISPLACED_BLOCK)
             if self._openai_calls and isinstance(block, ToolUseBlock):
                 if not bool(calls) and any(not isinstance(each, ToolUseBlock) for each in message.content[index:]):
                     reason = "calls in OpenAI's form stand behind the content: their place among the blocks is lost"
-                    self._losses.add(message, index, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
+                    self._losses.add_info(message, index, reason, LossKind.FLATTENED)
                 if block.raw_input == "":
                     reason = "the arguments of the call are an empty text: they are read again as none"
-                    self._losses.add(message, index, reason, severity=Severity.INFO)
+                    self._losses.add_info(message, index, reason)
                 text = block.raw_input if block.raw_input is not None else to_json(block.input).decode()
                 function = umf.CalledFunction(name=block.name, arguments=text)
                 calls.append(umf.ToolCall(id=self._ids.get(block.id, block.id), function=function))
@@ -223,11 +205,10 @@ class _Writer:
             if written is not None:
                 blocks.append(written)
                 origins.append(index)
-        plain = len(blocks) == 1 and isinstance(blocks[0], umf.Text) and message.role is not Role.TOOL
         role: Any = _ROLES.get(message.role, "user")
-        content: Any = blocks[0].text if plain and isinstance(blocks[0], umf.Text) else blocks
-        if calls and not blocks:
-            content = ""
+        content: Any = "" if calls and not blocks else blocks
+        if len(blocks) == 1 and isinstance(blocks[0], umf.Text) and message.role is not Role.TOOL:
+            content = blocks[0].text
         notes = _write_notes(message, origins)
         return umf.InternalMessage(role=role, content=content, metadata=notes, tool_calls=calls).as_dict()
 
@@ -277,13 +258,10 @@ def _read_notes(message: umf.InternalMessage, path: str) -> tuple[Fields, Role, 
             read = read_message(raw)
     except FormatError as error:
         raise FormatError(error.reason, path=error.path.replace(".metadata.", f".metadata.{_PREFIX}", 1)) from None
-    fields: Fields = {name: getattr(read, name) for name in ("id", "session_id", "created_at", "channel")}
-    metadata: MessageMetadata = read.metadata
-    return {**fields, "metadata": metadata}, read.role, notes.get("is_error") == "true"
+    fields = {name: getattr(read, name) for name in ("id", "session_id", "created_at", "channel", "metadata")}
+    return fields, read.role, notes.get("is_error") == "true"
 
 
-_MARKER = re.compile(r"<\|(im_start|im_end)\|>")
-_UNFIT_FOR_NAMES = re.compile(r"[\n<>|]+")
 _COMBINED_ID, _COMBINED_NAME = "combined_tool_results", "tool_results"
 _ENCODING = "cl100k_base"
 
@@ -391,23 +369,15 @@ class ChatMLFormatter:
 
     def to_chatml_string(self) -> str:
         """Return the text. Calls are not in it, and a marker inside a text is split."""
-        turns = []
-        for message in self.messages:
-            name = f" name={_UNFIT_FOR_NAMES.sub('_', message.name)}" if message.name is not None else ""
-            text = _MARKER.sub(r"<| \1|>", message.content)
-            turns.append(f"{START}{message.role}{name}\n{text}\n{END}")
-        return "\n".join(turns)
+        return "\n".join(
+            write_turn(message.role, message.name, MARKER.sub(r"<| \1|>", message.content)) for message in self.messages
+        )
 
     def to_openai_format(self) -> list[dict[str, Any]]:
         """Return the turns as messages of Chat Completions."""
         written = []
         for message in self.messages:
-            entry: dict[str, Any] = {"role": message.role, "content": message.content}
-            if message.name is not None:
-                entry["name"] = message.name
-            if message.tool_call_id is not None:
-                entry["tool_call_id"] = message.tool_call_id
-            if message.tool_calls:
-                entry["tool_calls"] = list(message.tool_calls)
-            written.append(entry)
+            fields = {name: getattr(message, name) for name in ("role", "content", "name", "tool_call_id")}
+            entry = {name: value for name, value in fields.items() if value is not None}
+            written.append(entry | ({"tool_calls": list(message.tool_calls)} if message.tool_calls else {}))
         return written

@@ -6,12 +6,11 @@ UMF defines the payload of three events: messages, tool calls and tool results, 
 bus become ``system_signal`` or ``error``, which have no defined payload: theirs is the event itself.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pydantic import Field
-from pydantic_core import to_json
 
 from dragoman.adapter.errors import EventError
 from dragoman.canonical.blocks import ContentBlock, ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock
@@ -86,6 +85,13 @@ class ToolResultEvent(UmfModel):
     error: str | None = None
 
 
+_EVENTS: Mapping[str, type[MessageEvent | ToolCallEvent | ToolResultEvent]] = {
+    "message": MessageEvent,
+    "tool_call": ToolCallEvent,
+    "tool_result": ToolResultEvent,
+}
+
+
 class Envelope(UmfModel):
     """One line of ``events.jsonl``. The payload is the whole event, which repeats the fields around it."""
 
@@ -97,34 +103,14 @@ class Envelope(UmfModel):
     sequence: int = Field(ge=0, lt=2**32)
     payload: dict[str, Any]
 
-    def as_dict(self) -> dict[str, Any]:
-        return self.model_dump(exclude_none=True) | {"payload": self.payload}
-
     def event(self, path: str = "$") -> MessageEvent | ToolCallEvent | ToolResultEvent | None:
         """Return the payload; None for kinds without a defined payload. Raises FormatError."""
-        kinds: dict[str, type[MessageEvent | ToolCallEvent | ToolResultEvent]] = {
-            "message": MessageEvent,
-            "tool_call": ToolCallEvent,
-            "tool_result": ToolResultEvent,
-        }
-        kind = kinds.get(self.event_type)
+        kind = _EVENTS.get(self.event_type)
         if kind is None:
             return None
         _report_unknown(kind, self.payload, f"{path}.payload")
         with validating(self.payload, f"{path}.payload"):
             return kind.model_validate(self.payload)
-
-
-def read_envelopes(document: Any) -> list[Envelope]:
-    """Read the envelopes of a document: JSON lines, or a list of objects. Raises FormatError, with the line in its
-    path.
-    """
-    return [envelope for _, envelope in _envelopes(document)]
-
-
-def write_lines(envelopes: Iterable[Envelope]) -> str:
-    """Return one line for each envelope, each with a line break."""
-    return "".join(to_json(envelope.as_dict()).decode() + "\n" for envelope in envelopes)
 
 
 def from_umf_events(document: Any) -> list[Message]:
@@ -133,7 +119,12 @@ def from_umf_events(document: Any) -> list[Message]:
     Raises FormatError, with a path.
     """
     builder = _HistoryBuilder()
-    for path, envelope in _envelopes(document):
+    data = parse_json_or_lines(document, format_name="UMF")
+    data = [data] if isinstance(data, dict) else data  # a log of one line
+    for path, fields in iter_entries(data, format_name="UMF"):
+        _report_unknown(Envelope, fields, path)
+        with validating(fields, path):
+            envelope = Envelope.model_validate(fields)
         event = envelope.event(path)
         if isinstance(event, MessageEvent):
             builder.message(envelope, event, f"{path}.payload.message")
@@ -142,15 +133,6 @@ def from_umf_events(document: Any) -> list[Message]:
         elif isinstance(event, ToolResultEvent):
             builder.result(envelope, event)
     return builder.messages
-
-
-def _envelopes(document: Any) -> Iterator[tuple[str, Envelope]]:
-    document_json = parse_json_or_lines(document, format_name="UMF")
-    document_json = [document_json] if isinstance(document_json, dict) else document_json  # a log of one line
-    for path, fields in iter_entries(document_json, format_name="UMF"):
-        _report_unknown(Envelope, fields, path)
-        with validating(fields, path):
-            yield path, Envelope.model_validate(fields)
 
 
 def _report_unknown(model: type[UmfModel], native: Any, path: str) -> None:
@@ -298,12 +280,8 @@ def history_to_umf(messages: Sequence[Message], *, project_hash: str | None = No
             })  # fmt: skip
         for result in message.tool_results:
             content = _text(result.content, message)
-            result_fields: _Fields = {
-                "tool_call_id": result.tool_use_id,
-                "content": content,
-                "is_error": result.is_error,
-            }
-            fields = {"tool_call_event_id": f"evt_{result.tool_use_id}", "result": result_fields}
+            answer_fields = {"tool_call_id": result.tool_use_id, "content": content, "is_error": result.is_error}
+            fields: _Fields = {"tool_call_event_id": f"evt_{result.tool_use_id}", "result": answer_fields}
             if result.is_error:
                 fields["error"] = content
             yield envelope("tool_result", f"evt_{result.tool_use_id}_result", message, fields)
@@ -338,10 +316,9 @@ def _message_fields(message: Message, names: dict[str, str]) -> _Fields:
     if message.usage is not None:
         event_fields["token_count"] = message.usage.output_tokens
     if message.metadata.model is not None:
-        provider = message.metadata.provider
-        event_fields["model_info"] = {"model_name": message.metadata.model} | (
-            {"provider": provider} if provider else {}
-        )
+        event_fields["model_info"] = {"model_name": message.metadata.model}
+        if message.metadata.provider:
+            event_fields["model_info"]["provider"] = message.metadata.provider
     return event_fields
 
 

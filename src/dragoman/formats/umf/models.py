@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 from pydantic_core import to_json
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.adapter.requests.unsupported_blocks import flatten_block
 from dragoman.canonical.blocks import ContentBlock, ImageBlock, MediaSource, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message
@@ -145,13 +145,10 @@ class InternalMessage(UmfModel):
 
     def as_dict(self) -> dict[str, Any]:
         """Return the message in its written form: without nulls, and without empty metadata."""
-        written = self.model_dump(exclude={"tool_call_id", "name", "metadata", "tool_calls"})
-        if self.tool_calls:
-            written["tool_calls"] = [call.model_dump() for call in self.tool_calls]
-        if self.metadata:
-            written["metadata"] = dict(self.metadata)
-        optional = {"tool_call_id": self.tool_call_id, "name": self.name}
-        return written | {name: value for name, value in optional.items() if value is not None}
+        written = self.model_dump()
+        optional = {name: written[name] for name in ("tool_calls", "metadata") if written[name]}
+        optional |= {name: written[name] for name in ("tool_call_id", "name") if written[name] is not None}
+        return {"role": self.role, "content": written["content"], **optional}
 
 
 _ANY_TYPE = "application/octet-stream"
@@ -202,7 +199,7 @@ def result_text(message: Message, index: int, block: ToolResultBlock, losses: Lo
         else:
             losses.add(message, index, f"a result in UMF is a text: the {part.type} in it is left out")
     if len(texts) > 1:
-        losses.add(message, index, "a result in UMF is one text: its texts are joined", severity=Severity.INFO)
+        losses.add_info(message, index, "a result in UMF is one text: its texts are joined")
     return "".join(texts)
 
 
@@ -228,15 +225,14 @@ def block_of(block: Block, ids: ToolIdReader) -> ContentBlock:
 
 def _image(message: Message, index: int, block: ImageBlock, losses: LossCollector) -> Image:
     if block.detail is not None:
-        losses.add(message, index, "UMF has no resolution of an image: left out", severity=Severity.INFO)
+        losses.add_info(message, index, "UMF has no resolution of an image: left out")
     source = block.source
     if source.provider is not None:
-        losses.add(message, index, "UMF has no owner of an image: left out", severity=Severity.INFO)
+        losses.add_info(message, index, "UMF has no owner of an image: left out")
     if source.kind == "url":
         if block.media_type is not None:
-            losses.add(message, index, "UMF has no type of an image by URL: left out", severity=Severity.INFO)
+            losses.add_info(message, index, "UMF has no type of an image by URL: left out")
         return Image(source=UrlSource(url=source.data))
     if block.media_type is None:
-        reason = f"UMF requires the type of an image: it is unknown, written as {_ANY_TYPE}"
-        losses.add(message, index, reason, severity=Severity.INFO)
+        losses.add_info(message, index, f"UMF requires the type of an image: it is unknown, written as {_ANY_TYPE}")
     return Image(source=Base64Source(media_type=block.media_type or _ANY_TYPE, data=source.data))

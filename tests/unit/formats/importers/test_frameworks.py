@@ -252,3 +252,11 @@ def _with_numbers(document: Any) -> list[Any]:
         inner[place[-1]] = 7
         found.append(copied)
     return found
+
+
+@each_row("kwargs", [{}, {"additional_kwargs": {}}, {"additional_kwargs": None}])
+def test_a_result_of_llama_index_without_an_id_answers_the_open_call(kwargs: dict[str, Any]) -> None:
+    call = {"block_type": "tool_call", "tool_call_id": "c1", "tool_name": "weather", "tool_kwargs": {}}
+    answer = {"role": "tool", "blocks": [{"block_type": "text", "text": "Rain."}], **kwargs}
+    messages = read([{"role": "assistant", "blocks": [call]}, answer], "llama-index").messages
+    assert messages[1].tool_results[0].tool_use_id == messages[0].tool_uses[0].id
