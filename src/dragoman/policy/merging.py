@@ -4,6 +4,7 @@ metadata; of the extensions what the tiers allow. Source: docs/reference/cmf.md#
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -16,7 +17,7 @@ from dragoman.canonical.extensions.slots import DelegationExtension, DelegationH
 from dragoman.canonical.message import Alternative, Message
 from dragoman.effects import Work
 from dragoman.policy.errors import TierViolation
-from dragoman.policy.filtering import filter_extensions
+from dragoman.policy.filtering import FilterCache
 from dragoman.policy.slots import SLOTS, Capability, Slot, Tier, expand_capabilities
 
 _UNCHANGEABLE = ("id", "session_id", "role", "channel", "created_at", "schema_version", "metadata")
@@ -137,40 +138,29 @@ def merge_extensions(
         raise TierViolation(
             plugin, "extensions", Tier.IMMUTABLE, f"expected Extensions, not a {type(returned).__name__}"
         )
-    comparison = _Merge(original or Extensions(), returned, granted, plugin, may_write)
+    merge = _Merge(original or Extensions(), granted, plugin, may_write)
     try:
-        return comparison.merge(original)
+        changes = merge.find_changes(returned)
     except TierViolation:
         raise
     except Exception as error:  # a class defined by the plugin may run any code while it is read
         detail = f"the returned value cannot be read: {type(error).__name__}"
         raise TierViolation(plugin, "extensions", Tier.IMMUTABLE, detail) from None
+    return merge.original.model_copy(update=changes) if changes else original
 
 
+@dataclass(frozen=True, slots=True)
 class _Merge:
-    def __init__(
-        self,
-        original: Extensions,
-        returned: Extensions,
-        granted: frozenset[Capability],
-        plugin: str,
-        may_write: bool,
-    ) -> None:
-        self._original = original
-        self._returned = returned
-        self._shown = filter_extensions(original, granted) or Extensions()
-        self._granted = granted
-        self._plugin = plugin
-        self._may_write = may_write
+    original: Extensions
+    granted: frozenset[Capability]
+    plugin: str
+    may_write: bool
 
-    def merge(self, original: Extensions | None) -> Extensions | None:
-        changes: dict[str, Any] = {}
-        for name in {
-            **Extensions.model_fields,
-            **type(self._returned).model_fields,
-            **(self._returned.model_extra or {}),
-        }:
-            before, after = getattr(self._shown, name, None), getattr(self._returned, name, None)
+    def find_changes(self, returned: Extensions) -> dict[str, Any]:
+        """Return the merged values of the slots that differ from what the plugin was given."""
+        shown, changes = FilterCache().get_for_plugin(self.original, self.granted), dict[str, Any]()
+        for name in {**Extensions.model_fields, **type(returned).model_fields, **(returned.model_extra or {})}:
+            before, after = getattr(shown, name, None), getattr(returned, name, None)
             if name == "security":
                 self._security(before, after, changes)
             elif name == "custom":
@@ -178,30 +168,25 @@ class _Merge:
                     self._require_write("custom", SLOTS["custom"])
                     changes["custom"] = self._rebuild("custom", Extensions, {"custom": after}).custom
             elif after is not None and after != before:
-                changes[name] = self._merge_slot(name, after)
-        if not changes:
-            return original
-        return self._original.model_copy(update=changes)
-
-    def _merge_slot(self, name: str, after: Any) -> Any:
-        """Return the merged value of a slot that differs from what the plugin was given."""
-        slot = SLOTS.get(name, Slot(Tier.IMMUTABLE))
-        if slot.write is None:
-            raise self._violation(name, _NOT_CHANGEABLE)
-        self._require_write(name, slot)
-        if name == "http":
-            return self._rebuild(name, HttpExtension, after)
-        return self._delegation(self._rebuild(name, DelegationExtension, after))
+                slot = SLOTS.get(name, Slot(Tier.IMMUTABLE))
+                if slot.write is None:
+                    raise self._violation(name, _NOT_CHANGEABLE)
+                self._require_write(name, slot)
+                if name == "http":
+                    changes[name] = self._rebuild(name, HttpExtension, after)
+                else:
+                    changes[name] = self._delegation(self._rebuild(name, DelegationExtension, after))
+        return changes
 
     def _require_write(self, name: str, slot: Slot) -> None:
-        if not self._may_write:
+        if not self.may_write:
             raise self._violation(name, "a plugin of this mode may only read")
-        if slot.write is not None and slot.write not in self._granted:
+        if slot.write is not None and slot.write not in self.granted:
             raise self._violation(name, f"changing it requires {slot.write}")
 
     def _delegation(self, after: DelegationExtension) -> DelegationExtension:
         """Append the new hops here: fields derived from the chain are not taken from the plugin."""
-        extended = self._original.delegation or DelegationExtension()
+        extended = self.original.delegation or DelegationExtension()
         known = len(extended.chain)
         if after.chain[:known] != extended.chain or len(after.chain) == known:
             raise self._violation("delegation", "hops can only be appended to the chain")
@@ -224,10 +209,10 @@ class _Merge:
         labels = self._rebuild("security.labels", SecurityExtension, {"labels": getattr(after, "labels", ())}).labels
         if not before.labels <= labels:
             raise self._violation("security.labels", "only an explicit declassification removes labels")
-        security = self._original.security or SecurityExtension()
+        security = self.original.security or SecurityExtension()
         if labels <= security.labels:
             return
-        if not self._may_write and Capability.APPEND_LABELS not in self._granted:
+        if not self.may_write and Capability.APPEND_LABELS not in self.granted:
             raise self._violation("security.labels", f"a plugin that only reads needs {Capability.APPEND_LABELS}")
         changes["security"] = security.model_copy(update={"labels": security.labels | labels})
 
@@ -240,7 +225,7 @@ class _Merge:
             raise self._violation(slot, "the new value is not valid") from None
 
     def _violation(self, slot: str, detail: str) -> TierViolation:
-        return TierViolation(self._plugin, slot, SLOTS.get(slot, Slot(Tier.IMMUTABLE)).tier, detail)
+        return TierViolation(self.plugin, slot, SLOTS.get(slot, Slot(Tier.IMMUTABLE)).tier, detail)
 
 
 def _changed_path(name: str, original: Any, value: Any) -> str:

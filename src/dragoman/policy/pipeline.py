@@ -126,8 +126,9 @@ class Pipeline:
     ) -> Work[PipelineResult]:
         """Yield the plugin calls of this hook that have to be awaited, in turn, and return the result.
 
-        Before the plugins run, the caller's permissions are checked against the object profiles (see `check_access`).
-        Alternatives of a reply are judged one by one, as the reply itself; if one is denied, the reply is.
+        Before the plugins run, the caller's permissions are checked against the object profiles, see
+        `StepRun.check_access`. Alternatives of a reply are judged one by one, as the reply itself; if one is denied,
+        the reply is.
 
         ``calls`` maps call ids to tools. ``partial``: the message is a piece of a streaming reply, which goes only to
         plugins that may deny or change it. ``already_seen``: the message was judged before, and cannot change any more.
@@ -184,8 +185,9 @@ def start_step(
     """Start what `Pipeline.steps` does: run the plugins up to the first one that has to be awaited. The caller runs the
     steps of the result, if it is not done. ``on_denial`` receives a denial before it is raised.
     """
-    source = StepSource(hook, message, extensions, calls, partial, pipeline._shared)
-    step_run = StepRun(source, pipeline._by_hook[hook], pipeline.signed, pipeline.unknown, already_seen, on_denial)
+    source, plugins = StepSource(hook, message, extensions, calls, partial, pipeline._shared), pipeline._by_hook[hook]
+    ordered = plugins.selected[already_seen, partial]
+    step_run = StepRun(source, source, plugins, ordered, pipeline.signed, pipeline.unknown, already_seen, on_denial)
     if hook in pipeline._hooks and (kind := find_unknown_kind(message.content)) is not None:
         step_run.handle_unknown_part(kind)
     if hook in PRE_HOOKS:

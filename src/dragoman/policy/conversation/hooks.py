@@ -29,7 +29,7 @@ from dragoman.policy.conversation.state import PolicyState
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.labels import Declassification, declassify, with_labels
 from dragoman.policy.merging import drop_signed_thinking
-from dragoman.policy.pipeline import ENDLESS_LABELS, MAX_LABEL_ROUNDS
+from dragoman.policy.pipeline import ENDLESS_LABELS, MAX_LABEL_ROUNDS, start_step
 from dragoman.policy.plugin import Hook, Violation
 from dragoman.policy.step import OutgoingRequest
 from dragoman.policy.step_run import POST_HOOKS, PRE_HOOKS
@@ -79,10 +79,7 @@ class PolicyHooks(PolicyState):
                 if inspect.iscoroutine(audit_result):
                     audit_result.close()
                 raise ConfigurationError("audit is a plain function: the labels go when it returns")
-            message_extensions = self._ledger.build_record(record, ids)
-            if message_extensions is not None:
-                keep(ids[-1], message_extensions)
-            self._ledger.apply_record(record, ids, message_extensions)
+            self._ledger.add_record(record, ids, keep)
             records.append(record)
 
         self.extensions = declassify(
@@ -140,7 +137,8 @@ class PolicyHooks(PolicyState):
                 kept = yield from self.judge(Hook.TOOL_POST_INVOKE, message, visible, old=True)
             if judges:
                 visible = self.extensions_for(self.context.input_slots, kept, adapter)
-                step_run = self._start(Hook.LLM_INPUT, kept, visible)
+                calls, report = self.context.calls, self._report_denial
+                step_run = start_step(self.pipeline, Hook.LLM_INPUT, kept, visible, calls, on_denial=report)
                 if not step_run.is_done:
                     yield from step_run.steps()
                 if step_run.source is not step_run.first:

@@ -329,7 +329,8 @@ class PolicyState:
     ) -> Work[Message]:
         """Run the plugins of a hook, and keep what they change. ``old``: the message was in the history before, and its
         labels may have been declassified."""
-        step_run = self._start(hook, message, visible, partial, already_seen)
+        calls = self.context.calls
+        step_run = start_step(self.pipeline, hook, message, visible, calls, partial, already_seen, self._report_denial)
         if not step_run.is_done:
             yield from step_run.steps()
         judged = message if step_run.source is step_run.first else self._finish(step_run, old)
@@ -338,17 +339,6 @@ class PolicyState:
                 judged, message.alternatives, lambda answer: self.judge(hook, answer, visible)
             )
         return judged
-
-    def _start(
-        self,
-        hook: Hook,
-        message: Message,
-        visible: Extensions | LazyExtensions,
-        partial: bool = False,
-        already_seen: bool = False,
-    ) -> StepRun:
-        calls = self.context.calls
-        return start_step(self.pipeline, hook, message, visible, calls, partial, already_seen, self._report_denial)
 
     def _finish(self, step_run: StepRun, old: bool) -> Message:
         judged = step_run.finish()

@@ -84,9 +84,7 @@ class StreamFilter:
             case _ if self._window is None:
                 self._buffer.append(event)
                 return ()
-            case UsageUpdate():
-                return (event,)
-            case _ if self._window == 0:
+            case _ if self._window == 0 or isinstance(event, UsageUpdate):
                 return (event,)
             case TextDelta() | ThinkingDelta() if (piece := self._current_piece(event)) is not None:
                 piece.buffer += event.text

@@ -8,7 +8,7 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ProviderBlock, ToolResultBlock
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.slots import LLMExtension
-from dragoman.canonical.glob import Glob
+from dragoman.canonical.glob import Glob, glob
 from dragoman.canonical.message_view.kinds import ViewKind
 from dragoman.canonical.message_view.uris import UriPattern, uri_pattern
 from dragoman.canonical.message_view.view import MessageView
@@ -17,7 +17,7 @@ from dragoman.policy.labels import labels_of, with_labels
 from dragoman.policy.plugin import Hook, Plugin, Violation
 from dragoman.policy.plugins.confirmation import HARMLESS, parse_effects
 from dragoman.policy.slots import Capability
-from dragoman.policy.step import Step, compile_globs, iter_views_deep
+from dragoman.policy.step import Step, iter_views_deep
 
 UNTRUSTED = "untrusted"
 _SIDE_EFFECTS = "sideEffects"
@@ -124,7 +124,10 @@ class LabelledModels(Plugin):
         for label, patterns in models.items():
             if isinstance(patterns, str):
                 raise ConfigurationError(f"the models of the label {label!r:.80} must be a list: [{patterns!r:.80}]")
-            self._allowed[label] = compile_globs(patterns)
+            try:
+                self._allowed[label] = tuple(map(glob, patterns))
+            except ValueError as error:
+                raise ConfigurationError(str(error)) from None
 
     def check(self, step: Step) -> Violation | None:
         security = step.extensions.security
