@@ -1,7 +1,7 @@
 """The attempts of one row: what governs them, how they wait for money, and when the row is asked again."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from dragoman.adapter.errors import (
     AuthenticationError,
@@ -17,7 +17,7 @@ from dragoman.adapter.errors import (
 )
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.bulk.claims import ClaimGovernor, ModelRun, PendingRow
-from dragoman.bulk.concurrency import SlotGovernor
+from dragoman.bulk.concurrency import ConcurrencyController, Slot
 from dragoman.bulk.manifest.records import RowRecord
 from dragoman.bulk.progress import ProgressTracker
 from dragoman.bulk.requester import WorkerLostError
@@ -82,48 +82,42 @@ class RowRetries(RetryState):
         return outcome.error.retry_after if isinstance(outcome.error, LimitReachedError) else wait
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingBudgets:
-    """The budgets of one row, which waits for room while others are in flight: they may cost less than they reserved.
+async def wait_for_budgets(budgets: Budgets, tracker: ProgressTracker, measure: MeasureUsage) -> Reservation:
+    """Wait for room while other rows are in flight: they may cost less than they reserved. The last row that waits
+    stops the run.
 
-    The last row that waits stops the run.
+    Raises RunStoppedError, UnpricedModelError, and BudgetExceededError if the row alone exceeds a budget per turn.
     """
+    while tracker.stopped is None:
+        try:
+            return budgets.reserve(measure)
+        except BudgetExceededError as error:
+            if error.per == "turn" or isinstance(error, UnpricedModelError):
+                raise
+            if not await tracker.wait_for_room():
+                tracker.stopped = tracker.stopped or str(error)
+    raise RunStoppedError(tracker.stopped)
 
-    budgets: Budgets
-    tracker: ProgressTracker
 
-    def reserve(self, measure: MeasureUsage) -> Perform:
-        """Return the effect that waits. Raises RunStoppedError, UnpricedModelError, and BudgetExceededError if the row
-        alone exceeds a budget per turn."""
-        return call(self._wait, measure)
-
-    async def _wait(self, measure: MeasureUsage) -> Reservation:
-        while self.tracker.stopped is None:
-            try:
-                return self.budgets.reserve(measure)
-            except BudgetExceededError as error:
-                if error.per == "turn" or isinstance(error, UnpricedModelError):
-                    raise
-                if not await self.tracker.wait_for_room():
-                    self.tracker.stopped = self.tracker.stopped or str(error)
-        raise RunStoppedError(self.tracker.stopped)
+async def wait_for_slot(controller: ConcurrencyController, retries: RetryState, _: MeasureUsage) -> Reservation:
+    return Slot(controller, retries, await controller.acquire())
 
 
 class EarlyReservation:
-    """A governor whose first reservation is made before the attempt: a row begins when there is room for it."""
+    """A governor whose first reservation is made before the attempt: a row begins when there is room for it. ``wait``
+    makes a reservation."""
 
-    def __init__(self, governor: Governor) -> None:
-        self._governor = governor
+    def __init__(self, wait: Callable[[MeasureUsage], Awaitable[Reservation]]) -> None:
+        self._wait = wait
         self._held: Reservation | None = None
 
     async def take(self, measure: MeasureUsage) -> None:
-        """Reserve for the first attempt. Raises what the governor raises."""
-        reserved = self._governor.reserve(measure)
-        self._held = (await reserved.work_async()) if isinstance(reserved, Perform) else reserved
+        """Reserve for the first attempt. Raises what the reservation raises."""
+        self._held = await self._wait(measure)
 
     def reserve(self, measure: MeasureUsage) -> Reservation | Perform:
         held, self._held = self._held, None
-        return self._governor.reserve(measure) if held is None else held
+        return call(self._wait, measure) if held is None else held
 
     def release(self) -> None:
         """Release what no attempt took."""
@@ -138,8 +132,10 @@ class Row:
         self.run, self.pending = run, pending
         self.retries = RowRetries(run)
         self.claim = ClaimGovernor(run, pending, self.retries)
-        budgets = WaitingBudgets(run.new_budgets(), run.tracker)
-        self._room = (EarlyReservation(budgets), EarlyReservation(SlotGovernor(run.controller, self.retries)))
+        # Partial functions, not methods: this object would be in a circle, and stay until the collector runs.
+        money = partial(wait_for_budgets, run.new_budgets(), run.tracker)
+        slot = partial(wait_for_slot, run.controller, self.retries)
+        self._room = (EarlyReservation(money), EarlyReservation(slot))
         limits = () if run.config.limits is None else (LimitGovernor(run.config.limits, run.requester.model),)
         # What waits for other rows holds nothing that they need: money comes first, then the slot. A place under the
         # limits is for now, so it comes after both. The claim says that the request leaves, so nothing comes after it.

@@ -12,13 +12,7 @@ from dragoman.adapter.errors import DragomanError, NetworkError, ProviderError
 from dragoman.bulk.concurrency import ConcurrencyController
 from dragoman.bulk.config import RunConfig
 from dragoman.bulk.manifest.manifest import now_micros
-from dragoman.bulk.manifest.records import (
-    LostRequest,
-    RowRecord,
-    RowUsage,
-    State,
-    sum_known,
-)
+from dragoman.bulk.manifest.records import LostRequest, RowRecord, RowUsage, State, sum_known
 from dragoman.bulk.manifest.write_batcher import WriteBatcher
 from dragoman.bulk.progress import ProgressTracker
 from dragoman.bulk.requester import Requester, WorkerLostError

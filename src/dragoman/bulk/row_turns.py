@@ -25,11 +25,10 @@ from dragoman.store.errors import StoreError
 
 
 class RowTurns:
-    """``client`` is the client of the run, ``identity`` the ids of the user and the team that pay."""
+    """``client`` is the client of the run."""
 
-    def __init__(self, client: ClientConfig, prices: Prices, identity: tuple[str | None, str | None]) -> None:
+    def __init__(self, client: ClientConfig, prices: Prices) -> None:
         self.client = client
-        self.identity = identity
         # The run has the limits, the budgets and the routes. What remains is the policy, the events and the store.
         self.session_client = client.with_(limits=None, budgets=(), router=None, prices=prices)
 
@@ -74,14 +73,15 @@ class RowSession(AsyncSession):
 
     def __init__(self, turns: RowTurns, row: Row, system: str | None = None) -> None:
         self._turns_router = turns.client.router
+        user_id, team_id = row.run.config.identity
         super().__init__(
             row.run.requester.model,
             system=system,
             client=turns.session_client,
             options=row.run.requester.options,
             labels=row.pending.labels,
-            user_id=turns.identity[0],
-            team_id=turns.identity[1],
+            user_id=user_id,
+            team_id=team_id,
             durability="turn",
             governors=row.governors,
         )

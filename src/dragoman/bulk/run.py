@@ -21,7 +21,7 @@ from dragoman.bulk.manifest.write_batcher import WriteBatcher
 from dragoman.bulk.model_runner import ModelRunner
 from dragoman.bulk.output import AnswerColumns, write_rows
 from dragoman.bulk.progress import ProgressTracker
-from dragoman.bulk.report import BulkReport, build_report, count_outcomes, sum_lost
+from dragoman.bulk.report import BulkReport, build_report, count_outcomes, sum_batched, sum_lost
 from dragoman.bulk.requester import LocalRequester, ModelConfig, Requester
 from dragoman.bulk.rows import RowReader, Source, validate_suffix
 from dragoman.configuration.validation import merge_providers, read_providers
@@ -97,7 +97,8 @@ async def run_bulk(config: RunConfig) -> BulkReport:
                 tracker.notify()
             has_labels = config.labels is not None or manifest.has_labels()
             columns = AnswerColumns(config.prefix, form, row_reader.known_labels if has_labels else None)
-            result = build_report(manifest, config.source, numbers, rows, tracker.stopped, columns, resumed)
+            of_run = {"row_count": rows, "stopped": tracker.stopped, "resumed": resumed}
+            result = build_report(manifest, numbers, **of_run, _source=config.source, _columns=columns)
             if config.to is not None:
                 await asyncio.to_thread(write_rows, config.to, result, config.source, columns)
         except BaseException:
@@ -151,11 +152,11 @@ def _restore(
     tracker.add_lost_cost(lost_usd)
     spent = Spend(lost_usd or Decimal(0))
     for model, number in numbers.items():
-        counts = count_outcomes(manifest, number)
-        tracker.restore(model, rows, counts.done, counts.errors, counts.priced, counts.usd)
+        counts, priced = count_outcomes(manifest, model, number)
+        tracker.restore(model, rows, counts.answered + counts.errors, counts.errors, priced, counts.cost_usd)
         if counts.answered:
             estimator.observe_output_tokens(model, counts.output_tokens / counts.answered)
-        usd = sum_known(counts.usd, counts.batched_usd)
+        usd = sum_known(counts.cost_usd, sum_batched(manifest, number))
         spent += Spend(usd or Decimal(0), counts.input_tokens + counts.output_tokens)
     return spent
 

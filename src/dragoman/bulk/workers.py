@@ -182,18 +182,6 @@ class Cluster:
             self._ray.shutdown()
 
 
-def check_picklable(configs: Sequence[ModelConfig]) -> None:
-    """Raise ConfigurationError if the settings cannot be sent to another process."""
-    for each in configs:
-        try:
-            pickle.dumps(each)
-        except Exception as error:
-            raise ConfigurationError(
-                f"the settings of {each.model} cannot be sent to the workers of a cluster, for example a client:"
-                f" {error!s:.200}"
-            ) from None
-
-
 class Worker:
     """One worker. ``available`` says whether it accepts jobs."""
 
@@ -287,7 +275,14 @@ class WorkerPool:
     """The workers of one run. Raises ConfigurationError if the settings cannot be sent to them."""
 
     def __init__(self, cluster: Cluster, configs: Sequence[ModelConfig]) -> None:
-        check_picklable(configs)
+        for each in configs:
+            try:
+                pickle.dumps(each)
+            except Exception as error:
+                raise ConfigurationError(
+                    f"the settings of {each.model} cannot be sent to the workers of a cluster, for example a client:"
+                    f" {error!s:.200}"
+                ) from None
         self.cluster = cluster
         self.worker_available = asyncio.Event()
         self._configs = configs

@@ -14,7 +14,8 @@ from functools import partial
 from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
-from dragoman.canonical.extensions.extensions import Extensions
+from dragoman.canonical.blocks import replace_fields
+from dragoman.canonical.extensions.extensions import AgentExtension, Extensions
 from dragoman.canonical.extensions.slots import BaseExtensions
 from dragoman.canonical.frozen import FrozenDict
 from dragoman.canonical.message import Message
@@ -27,19 +28,20 @@ from dragoman.policy.slots import Capability, expand_capabilities
 from dragoman.policy.texts import texts_of
 
 
+@dataclass(slots=True, eq=False)
 class LazyExtensions:
-    """Extensions that are built when they are first read, by ``build`` and its arguments."""
+    """The extensions of a session's step, built when they are first read: those of the session, its agent, and what
+    ``slots`` makes of the facts."""
 
-    __slots__ = ("_build", "_built", "_given")
-
-    def __init__(self, build: Callable[..., Extensions], *given: Any) -> None:
-        self._build = build
-        self._given = given
-        self._built: Extensions | None = None
+    session: Extensions
+    agent: AgentExtension
+    slots: Callable[..., Mapping[str, Any]]
+    facts: tuple[Any, ...]
+    _built: Extensions | None = None
 
     def read(self) -> Extensions:
         if self._built is None:
-            self._built = self._build(*self._given)
+            self._built = replace_fields(self.session, {"agent": self.agent, **self.slots(*self.facts)})
         return self._built
 
 

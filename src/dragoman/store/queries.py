@@ -15,6 +15,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     func,
+    inspect,
     literal_column,
     or_,
     select,
@@ -100,21 +101,14 @@ def page(
 
 
 def search(
-    connection: Connection,
-    query: str,
-    *,
-    user_id: str | None,
-    session_id: str | None,
-    limit: int,
-    sqlite: bool,
-    indexed: bool,
+    connection: Connection, query: str, *, user_id: str | None, session_id: str | None, limit: int
 ) -> tuple[SearchHit, ...]:
     """Return the hits, the newest first."""
     encode_text(query)
     folded_query = fold(query)
     if not folded_query:
         return ()
-    selected = select(messages).where(_contains(folded_query, sqlite=sqlite, indexed=indexed))
+    selected = select(messages).where(_contains(connection, folded_query))
     newest = _newest(selected, messages, user_id, session_id)
     rows = _rows(connection, newest.limit(_check_limit(limit)))
     return tuple(SearchHit(decode_text(row["session_id"]), row["seq"], message_from_row(row)) for row in rows)
@@ -167,13 +161,13 @@ def _decode_cursor(cursor: str) -> tuple[int, str]:
     raise StoreError("this is not a cursor of this store: start with the first page")
 
 
-def _contains(folded_query: str, *, sqlite: bool, indexed: bool) -> ColumnElement[bool]:
+def _contains(connection: Connection, folded_query: str) -> ColumnElement[bool]:
     """Return the condition on messages. Nothing in ``folded_query`` is a pattern, an operator or SQL."""
-    if not sqlite:
+    if connection.dialect.name != "sqlite":
         # LIKE, because an index with gin_trgm_ops supports it.
         return messages.c.search_text.contains(folded_query, autoescape=True)
     condition: ColumnElement[bool] = func.instr(messages.c.search_text, folded_query) > 0
-    if not indexed or len(folded_query) < _PIECE:
+    if len(folded_query) < _PIECE or not inspect(connection).has_table(SEARCH_TABLE):
         return condition
     pieces = dict.fromkeys(folded_query[start : start + _PIECE] for start in range(len(folded_query) - _PIECE + 1))
     wanted = " AND ".join('"' + piece.replace('"', '""') + '"' for piece in list(pieces)[:_MAX_PIECES])

@@ -53,7 +53,7 @@ def delete_user(connection: Connection, user_id: str, now: int) -> UserDeletion:
     ).scalars()
     forked = tuple(map(decode_text, forks))
     related = (messages, attempts, tool_calls, tool_ids)
-    counts = {
+    counts: dict[str, Any] = {
         table.name: connection.execute(
             select(func.count()).select_from(table).where(table.c.session_id.in_(own))
         ).scalar_one()
@@ -76,10 +76,7 @@ def delete_user(connection: Connection, user_id: str, now: int) -> UserDeletion:
     return UserDeletion(
         user_id=user_id,
         sessions=deleted,
-        messages=counts["messages"],
-        attempts=counts["attempts"],
-        tool_calls=counts["tool_calls"],
-        tool_ids=counts["tool_ids"],
+        **counts,
         shared_sessions=tuple(sorted(map(decode_text, shared))),
         erased=erased,
         forks=forked,

@@ -30,13 +30,7 @@ from dragoman.store.columns import (
     unreadable_error,
 )
 from dragoman.store.records import SessionRecord
-
-_METADATA_COLUMNS = ("model", "provider", "user_id", "team_id")
-_USAGE_COLUMNS = (
-    "input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens", "reasoning_tokens",
-    "cost_usd", "pricing_version", "latency_ms",
-)  # fmt: skip
-
+from dragoman.store.schema import METADATA_TEXTS, USAGE_COUNTS
 
 _TEXTS = {"active_model": "model", "title": "title", "workspace_path": "workspace"}
 """The texts of a session by column, each with its field."""
@@ -103,8 +97,8 @@ def attempt_row(message: Message, session_id: str, seq: int) -> dict[str, Any]:
         "schema_version": message.schema_version,
         "status": message_metadata.status.value,
         "stop_reason": None if message_metadata.stop_reason is None else message_metadata.stop_reason.value,
-        **{name: encode_optional(getattr(message_metadata, name)) for name in _METADATA_COLUMNS},
-        **{name: getattr(usage, name, None) for name in _USAGE_COLUMNS},
+        **{name: encode_optional(getattr(message_metadata, name)) for name in METADATA_TEXTS},
+        **{name: getattr(usage, name, None) for name in (*USAGE_COUNTS, "cost_usd")},
         "pricing_version": encode_optional(usage.pricing_version) if usage else None,
         "cost_status": usage.cost_status.value if usage else None,
     }

@@ -39,6 +39,14 @@ SEARCH_TABLE = "message_search"
 Number = BigInteger().with_variant(Integer(), "sqlite")
 """SQLite autoincrements only the type INTEGER."""
 
+METADATA_TEXTS = ("model", "provider", "user_id", "team_id")
+"""Fields of a message's metadata that are columns."""
+USAGE_COUNTS = (
+    "input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens", "reasoning_tokens",
+    "latency_ms",
+)  # fmt: skip
+"""Numbers of a message's usage that are columns."""
+
 metadata = MetaData()
 
 sessions = Table(
@@ -89,19 +97,11 @@ def _message_columns() -> list[Column[Any]]:
         Column("schema_version", Integer, nullable=False),
         Column("status", Text, nullable=False),
         Column("stop_reason", Text),
-        Column("model", Text),
-        Column("provider", Text),
-        Column("user_id", Text),
-        Column("team_id", Text),
-        Column("input_tokens", BigInteger),
-        Column("output_tokens", BigInteger),
-        Column("cached_input_tokens", BigInteger),
-        Column("cache_creation_input_tokens", BigInteger),
-        Column("reasoning_tokens", BigInteger),
+        *(Column(name, Text) for name in METADATA_TEXTS),
+        *(Column(name, BigInteger) for name in USAGE_COUNTS),
         Column("cost_usd", ExactDecimal),
         Column("cost_status", Text),
         Column("pricing_version", Text),
-        Column("latency_ms", BigInteger),
     ]
 
 

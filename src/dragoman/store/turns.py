@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
-from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
 
+from pydantic import TypeAdapter
 from pydantic_core import to_json
 from sqlalchemy import (
     CTE,
@@ -45,6 +45,7 @@ from dragoman.store.schema import tool_calls, tool_ids, turns
 
 PENDING, SUCCEEDED, FAILED, CANCELLED = "pending", "succeeded", "failed", "cancelled"
 
+_ATTEMPTS = TypeAdapter(tuple[FailedAttempt, ...])
 _CHUNK_SIZE = 500
 """Ids per query: databases limit the parameters of a statement."""
 
@@ -296,15 +297,7 @@ def load_turn(connection: Connection, session_id: str, messages: tuple[Message, 
             number=row["number"],
             prompt=tuple(prompt),
             first_message=row["first_seq"],
-            attempts=tuple(
-                FailedAttempt(
-                    model=each["model"],
-                    error=each["error"],
-                    cost_usd=None if each["cost_usd"] is None else Decimal(each["cost_usd"]),
-                    reply_id=each["reply_id"],
-                )
-                for each in decode_json(row["attempts_json"])
-            ),
+            attempts=_ATTEMPTS.validate_python(decode_json(row["attempts_json"])),
             calls=calls,
             retention=retention,
         )

@@ -173,12 +173,7 @@ def append(
 
 
 def annotate(
-    connection: Connection,
-    session_id: str,
-    message_id: str,
-    extensions: Mapping[str, Any],
-    expected: int | None,
-    now: int,
+    connection: Connection, session_id: str, message_id: str, extensions: Values, expected: int | None, now: int
 ) -> int:
     """Replace the extensions of one message. Returns the new version."""
     row_id = encode_id(session_id, "the session's id")
@@ -193,59 +188,41 @@ def annotate(
     return version
 
 
-def _advance(
-    connection: Connection,
-    session_id: str,
-    rows: Sequence[dict[str, Any]],
-    expected: int | None,
-    step: TurnStep | None,
-    **values: Any,
-) -> Row[Any] | None:
-    """Return the session's new ``version`` and ``next_seq``; None if it does not exist, or has another version than
-    expected.
-
-    ``rows`` are the messages, with their index in the turn as ``seq``. ``step`` is simple. ``values``: ``moment`` and
-    ``answering``, as in the session's row. Raises IntegrityError if the session has a message with one of their ids.
-    """
-    values |= {"of_session": session_id, "added": len(rows)}
-    if expected is not None:
-        values["seen"] = expected
-    if (rows or step) and connection.dialect.name == "postgresql":
-        if rows:
-            values["rows"] = to_json(rows).decode()
-        if step is not None:
-            values |= simple_values(session_id, step, values["moment"])
-        statement = _in_one_statement(
-            expects=expected is not None,
-            adds=bool(rows),
-            begins=step is not None and step.begins,
-            ends=step is not None and not step.begins,
-        )
-        return connection.execute(statement, values).one_or_none()
-    session = connection.execute(_ADVANCE if expected is None else _ADVANCE_FROM_VERSION, values).one_or_none()
-    if session is not None and not all(isinstance(number, int) for number in session):  # a damaged row of SQLite
-        raise StoreError("the session's row holds values that cannot be read: restore a backup")
-    if rows and session is not None:
-        first = session.next_seq - len(rows)
-        connection.execute(_INSERT, [{**row, "seq": first + row["seq"]} for row in rows])
-    return session
-
-
 def _advance_session(
     connection: Connection,
     row_id: str,
-    rows: Sequence[dict[str, Any]],
+    rows: Sequence[Values],
     *,
     expected: int | None,
     now: int,
     model: str | None,
     step: TurnStep | None = None,
 ) -> Row[Any]:
-    """Return the advanced row of the session. Raises SessionNotFoundError and ConflictError."""
+    """Return the session's new ``version`` and ``next_seq``. ``rows`` are the messages, with their index in the turn as
+    ``seq``. ``step`` is simple.
+
+    Raises SessionNotFoundError, ConflictError for another version than expected, and IntegrityError if the session has
+    a message with one of the ids.
+    """
+    values = {"of_session": row_id, "added": len(rows), "moment": now, "answering": encode_optional(model)}
     if expected is not None:
         check_integer("expected_version", expected)
-    expected_version = expected if expected is None or 0 <= expected < _MAX_VERSION else -1
-    session = _advance(connection, row_id, rows, expected_version, step, moment=now, answering=encode_optional(model))
+        values["seen"] = expected if 0 <= expected < _MAX_VERSION else -1
+    session: Row[Any] | None
+    if (rows or step) and connection.dialect.name == "postgresql":
+        if rows:
+            values["rows"] = to_json(rows).decode()
+        if step is not None:
+            values |= simple_values(row_id, step, now)
+        statement = _in_one_statement(
+            expects=expected is not None,
+            adds=bool(rows),
+            begins=step is not None and step.begins,
+            ends=step is not None and not step.begins,
+        )
+        session = connection.execute(statement, values).one_or_none()
+    else:
+        session = _advance_in_steps(connection, rows, values)
     if session is None:
         found = connection.execute(select(sessions.c.version).where(sessions.c.id == row_id)).scalar_one_or_none()
         if found is None:
@@ -255,6 +232,17 @@ def _advance_session(
             expected=expected,
             found=found,
         )
+    return session
+
+
+def _advance_in_steps(connection: Connection, rows: Sequence[Values], values: Values) -> Row[Any] | None:
+    """Return the session's new ``version`` and ``next_seq``, None if there is no such session or version."""
+    session = connection.execute(_ADVANCE_FROM_VERSION if "seen" in values else _ADVANCE, values).one_or_none()
+    if session is not None and not all(isinstance(number, int) for number in session):  # a damaged row of SQLite
+        raise StoreError("the session's row holds values that cannot be read: restore a backup")
+    if rows and session is not None:
+        first = session.next_seq - len(rows)
+        connection.execute(_INSERT, [{**row, "seq": first + row["seq"]} for row in rows])
     return session
 
 

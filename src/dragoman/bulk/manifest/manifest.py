@@ -18,6 +18,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Select,
+    Table,
     and_,
     bindparam,
     case,
@@ -68,12 +69,9 @@ class Manifest:
     def __init__(self, location: str | Path, name: str = "bulk") -> None:
         if not 0 < len(name) <= MAX_ID:
             raise ConfigurationError(f"the name of a run must have 1 to {MAX_ID} characters")
-        url = (
-            location
-            if isinstance(location, str) and "://" in location
-            else URL.create("sqlite", database=str(location))
-        )
-        self.location = str(location) if not isinstance(url, str) or url.startswith("sqlite") else "the database"
+        is_file = isinstance(location, Path) or "://" not in location
+        url = URL.create("sqlite", database=str(location)) if is_file else str(location)
+        self.location = str(location) if is_file or str(location).startswith("sqlite") else "the database"
         self.name = name
         self.run_no = 0
         self._database = Database(url, timeout=30.0, synchronous="full", pool_size=4)
@@ -90,13 +88,9 @@ class Manifest:
         def work(connection: Connection) -> list[int]:
             run = connection.execute(select(runs).where(runs.c.name == self.name)).one_or_none()
             if run is None:
-                values = {
-                    "name": self.name,
-                    "version": VERSION,
-                    "asked": json.dumps(run_config),
-                    "created_at": now_micros(),
-                }
-                inserted = connection.execute(insert(runs).values(models=json.dumps(models), **values))
+                values = {"name": self.name, "version": VERSION, "created_at": now_micros()}
+                asked = {"asked": json.dumps(run_config), "models": json.dumps(models)}
+                inserted = connection.execute(insert(runs).values(**values, **asked))
                 assert inserted.inserted_primary_key is not None
                 self.run_no = inserted.inserted_primary_key[0]
                 return list(range(len(models)))
@@ -125,16 +119,16 @@ class Manifest:
 
     def load_known(self, model_no: int, first: int, count: int) -> dict[int, RowRecord]:
         """Return the known rows by number, among ``count`` rows starting at ``first``."""
-        return self._load_rows(self._for_model(model_no), answers.c.row_no.between(first, first + count - 1))
+        return self._load_rows(self.of_model(model_no), answers.c.row_no.between(first, first + count - 1))
 
     def load_batched(self, model_no: int, row_nos: Sequence[int]) -> dict[int, RowRecord]:
         """Return these rows by number, as far as they are in a batch."""
         in_batch = answers.c.state == State.BATCHED.value
-        return self._load_rows(self._for_model(model_no), answers.c.row_no.in_(row_nos), in_batch)
+        return self._load_rows(self.of_model(model_no), answers.c.row_no.in_(row_nos), in_batch)
 
     def has_invalid(self, model_no: int) -> bool:
         """Return whether a row is to be asked again in another batch."""
-        conditions = (self._for_model(model_no), answers.c.state == State.INVALID.value)
+        conditions = (self.of_model(model_no), answers.c.state == State.INVALID.value)
         return bool(self.read(select(answers.c.row_no).where(*conditions).limit(1)))
 
     def _load_rows(self, *conditions: ColumnElement[bool]) -> dict[int, RowRecord]:
@@ -156,7 +150,7 @@ class Manifest:
     def iter_answers(self, model_no: int) -> Iterator[RowRecord]:
         """Yield the rows of one model in their order. Only a valid answer is shown."""
         c = answers.c
-        query = _select_rows(c.state == State.ANSWERED.value).where(self._for_model(model_no)).order_by(c.row_no)
+        query = _select_rows(c.state == State.ANSWERED.value).where(self.of_model(model_no)).order_by(c.row_no)
         last = -1
         while found := self.read(query.where(c.row_no > last).limit(_PAGE_SIZE)):
             yield from map(_read_row, found)
@@ -173,38 +167,26 @@ class Manifest:
         """Save a submitted batch and mark its rows as batched."""
 
         def work(connection: Connection) -> None:
-            conditions = and_(batches.c.run_no == self.run_no, batches.c.model_no == model_no)
-            number = connection.execute(select(func.count()).select_from(batches).where(conditions)).scalar_one()
-            connection.execute(
-                insert(batches).values(
-                    run_no=self.run_no,
-                    model_no=model_no,
-                    batch_no=number,
-                    handle=handle.model_dump_json(),
-                    fetched=False,
-                )
-            )
+            count = select(func.count()).select_from(batches).where(self.of_model(model_no, batches))
+            number = connection.execute(count).scalar_one()
+            key = {"run_no": self.run_no, "model_no": model_no, "batch_no": number}
+            connection.execute(insert(batches).values(**key, handle=handle.model_dump_json(), fetched=False))
+            of_row = update(answers).where(self.of_model(model_no), answers.c.row_no == bindparam("at_row"))
             rows = [{"at_row": row_no} for row_no in row_nos]
-            connection.execute(
-                update(answers)
-                .where(self._for_model(model_no), answers.c.row_no == bindparam("at_row"))
-                .values(state=State.BATCHED.value),
-                rows,
-            )
+            connection.execute(of_row.values(state=State.BATCHED.value), rows)
 
         self._database.write(work)
 
     def pending_batches(self, model_no: int) -> list[tuple[int, BatchHandle]]:
         """Return the batches that were not fetched yet, with their numbers."""
-        conditions = (batches.c.run_no == self.run_no, batches.c.model_no == model_no, batches.c.fetched.is_(False))
-        query = select(batches.c.batch_no, batches.c.handle).where(*conditions).order_by(batches.c.batch_no)
-        found = self._database.read(lambda connection: connection.execute(query).all())
+        is_pending = and_(self.of_model(model_no, batches), batches.c.fetched.is_(False))
+        found = self.read(select(batches.c.batch_no, batches.c.handle).where(is_pending).order_by(batches.c.batch_no))
         return [(row.batch_no, BatchHandle.model_validate_json(row.handle)) for row in found]
 
     def mark_fetched(self, model_no: int, batch_no: int) -> None:
-        conditions = (batches.c.run_no == self.run_no, batches.c.model_no == model_no, batches.c.batch_no == batch_no)
+        is_batch = and_(self.of_model(model_no, batches), batches.c.batch_no == batch_no)
         self._database.write(
-            lambda connection: connection.execute(update(batches).where(*conditions).values(fetched=True))
+            lambda connection: connection.execute(update(batches).where(is_batch).values(fetched=True))
         )
 
     def read(self, statement: Any) -> Sequence[Any]:
@@ -216,8 +198,8 @@ class Manifest:
         self._lock.close()
         self._database.close()
 
-    def _for_model(self, model_no: int) -> ColumnElement[bool]:
-        return and_(answers.c.run_no == self.run_no, answers.c.model_no == model_no)
+    def of_model(self, model_no: int, table: Table = answers) -> ColumnElement[bool]:
+        return and_(table.c.run_no == self.run_no, table.c.model_no == model_no)
 
     def _save(
         self,

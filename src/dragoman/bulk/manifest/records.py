@@ -22,6 +22,8 @@ VERSION = 1
 """The version of these tables. A newer one is refused. Every key begins with the run, so that one database can hold
 many."""
 
+_BUCKETS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens")
+
 metadata = MetaData()
 
 runs = Table(
@@ -57,10 +59,7 @@ answers = Table(
     Column("retryable", Boolean),
     Column("cost_usd", ExactDecimal),
     Column("cost_status", String(10)),
-    Column("input_tokens", BigInteger),
-    Column("output_tokens", BigInteger),
-    Column("cached_input_tokens", BigInteger),
-    Column("cache_creation_input_tokens", BigInteger),
+    *(Column(name, BigInteger) for name in _BUCKETS),
     Column("ms", BigInteger),
     Column("tries", Integer),
     Column("labels", Text),
@@ -235,7 +234,6 @@ class LostRequest:
 
 
 _STRIPPED = string.whitespace + string.punctuation
-_BUCKETS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens")
 _EXACT = {CostStatus.PRICED.value, CostStatus.FREE.value}
 _PARTIAL = CostStatus.PARTIAL.value
 

@@ -5,14 +5,14 @@ Of a tool, a policy sees what it does with data. To offer a tool that a provider
 before it runs. One that is not allowed is withheld: the request leaves without it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool
 from dragoman.adapter.notes import is_foreign_tool
-from dragoman.canonical.blocks import ToolUseBlock, replace_fields
-from dragoman.canonical.extensions.extensions import AgentExtension, Extensions
+from dragoman.canonical.blocks import ToolUseBlock
+from dragoman.canonical.extensions.extensions import AgentExtension
 from dragoman.canonical.extensions.slots import (
     CompletionExtension,
     CompletionStopReason,
@@ -148,13 +148,6 @@ def completion(reply: Message) -> CompletionExtension:
         created_at=reply.created_at.isoformat(),
         latency_ms=None if usage is None else usage.latency_ms,
     )
-
-
-def build_extensions(
-    state: Extensions, agent: AgentExtension, slots: Callable[..., Mapping[str, Any]], facts: tuple[Any, ...]
-) -> Extensions:
-    """Return the extensions of a step: those of the session, its agent, and what ``slots`` makes of the facts."""
-    return replace_fields(state, {"agent": agent, **slots(*facts)})
 
 
 _ACTIONS = {

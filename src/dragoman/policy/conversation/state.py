@@ -20,11 +20,7 @@ from dragoman.canonical.extensions.slots import HttpExtension
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects import Work
-from dragoman.policy.conversation.context import (
-    PolicyContext,
-    PolicyObserver,
-    build_extensions,
-)
+from dragoman.policy.conversation.context import PolicyContext, PolicyObserver
 from dragoman.policy.conversation.labels import ConversationData, LabelLedger, MessageExtensions, check_policies
 from dragoman.policy.conversation.parts import RequestParts
 from dragoman.policy.data_policy import data_policies
@@ -359,7 +355,7 @@ class PolicyState:
 
     def extensions_for(self, slots: Callable[..., Mapping[str, Any]], *facts: Any) -> LazyExtensions:
         """Return the extensions of a step; ``slots`` and its arguments give those that differ from step to step."""
-        return LazyExtensions(build_extensions, self.extensions, self.context.agent, slots, facts)
+        return LazyExtensions(self.extensions, self.context.agent, slots, facts)
 
     def refuse(self, hook: Hook, violation: Violation) -> None:
         error = PolicyDeniedError(hook, violation.plugin or "the pipeline", violation.code, violation.reason)

@@ -12,7 +12,6 @@ file contains a digest of the store's rows of that day, so that an unchanged day
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from hashlib import blake2b
@@ -89,54 +88,34 @@ def export(
     """Write the replies as Parquet, one file per day. Raises MissingExtraError without DuckDB, and StoreError if a cost
     has more digits than a Parquet column, or the folder cannot be written.
     """
+    # Read before the replies: if one is added in between, the digest lacks it, and its day is written again next time.
+    digests = _day_digests(read, {"since": _midnight(since), "until": _midnight(until)}, text)
+    first, end = since or date.min, until or date.max
+    replies: dict[date, int] = {}
     with connect(threads=1) as connection:
         connection.execute("SET preserve_insertion_order = true")
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            return _export(connection, read, folder, _Days(since, until), text, overwrite)
+            known = {day: note for day, note in _read_notes(connection, folder) if first <= day < end}
+            changed = sorted(day for day, note in digests.items() if overwrite or known.get(day) != note)
+            if changed:
+                with TemporaryDirectory(dir=folder, prefix=".export-") as temporary:
+                    lines = _DayFiles(Path(temporary))
+                    span = {"since": _midnight(changed[0]), "until": _midnight(changed[-1] + timedelta(days=1))}
+                    lines.add(iter_billed_replies(read, span, content=text), frozenset(changed), text)
+                    replies = dict(sorted(lines.counts.items()))
+                    for day in replies:
+                        _write(connection, lines, day_path(folder, day), day, digests[day], text)
+            removed = sorted(known.keys() - digests.keys())
+            for day in removed:
+                path = day_path(folder, day)
+                path.unlink(missing_ok=True)
+                with suppress(OSError):  # it contains files of others
+                    path.parent.rmdir()
         except OSError as error:
             raise StoreError(f"the folder {str(folder)!r:.200} cannot be written: {error.strerror}") from None
-
-
-def _export(
-    connection: "DuckDBPyConnection", read: ReadTransaction, folder: Path, days: "_Days", text: bool, overwrite: bool
-) -> ExportResult:
-    # Read before the replies: if one is added in between, the digest lacks it, and its day is written again next time.
-    digests = _day_digests(read, days.filters, text)
-    known = {day: note for day, note in _read_notes(connection, folder) if day in days}
-    changed = sorted(day for day, note in digests.items() if overwrite or known.get(day) != note)
-    written, replies = [], 0
-    if changed:
-        with TemporaryDirectory(dir=folder, prefix=".export-") as temporary:
-            lines = _DayFiles(Path(temporary))
-            span = _Days(changed[0], changed[-1] + timedelta(days=1)).filters
-            lines.add(iter_billed_replies(read, span, content=text), frozenset(changed), text)
-            for day, count in sorted(lines.counts.items()):
-                _write(connection, lines, day_path(folder, day), day, digests[day], text)
-                written.append(day)
-                replies += count
-    removed = sorted(known.keys() - digests.keys())
-    for day in removed:
-        path = day_path(folder, day)
-        path.unlink(missing_ok=True)
-        with suppress(OSError):  # it contains files of others
-            path.parent.rmdir()
-    return ExportResult(tuple(written), tuple(sorted(digests.keys() - set(changed))), tuple(removed), replies)
-
-
-@dataclass(frozen=True, slots=True)
-class _Days:
-    """The days from ``since`` up to, not including, ``until``."""
-
-    since: date | None
-    until: date | None
-
-    def __contains__(self, day: date) -> bool:
-        return (self.since is None or day >= self.since) and (self.until is None or day < self.until)
-
-    @property
-    def filters(self) -> BillingFilters:
-        return {"since": _midnight(self.since), "until": _midnight(self.until)}
+    unchanged = sorted(digests.keys() - set(changed))
+    return ExportResult(tuple(replies), tuple(unchanged), tuple(removed), sum(replies.values()))
 
 
 def _midnight(day: date | None) -> datetime | None:
