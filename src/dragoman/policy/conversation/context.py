@@ -5,11 +5,10 @@ Of a tool, a policy sees what it does with data. To offer a tool that a provider
 before it runs. One that is not allowed is withheld: the request leaves without it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool
+from dragoman.adapter.contract import Adapter
 from dragoman.adapter.notes import is_foreign_tool
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.extensions.extensions import AgentExtension
@@ -188,16 +187,3 @@ def settings_of(tool: ToolDefinition) -> dict[str, Any]:
     """Return the settings of a tool that a provider runs as JSON, without secrets."""
     names = tool.settings().keys() - _SECRETS if isinstance(tool, ServerTool) else set()
     return tool.model_dump(mode="json", include=names) if names else {}
-
-
-def as_call(tool: ToolDefinition, session_id: str) -> Message:
-    """Return the call that stands for the offer of a tool: its arguments are the settings, without secrets."""
-    call = ToolUseBlock(id=f"offer_{tool.name}", name=tool.name, input=settings_of(tool))
-    return Message(id=call.id, session_id=session_id, role=Role.ASSISTANT, content=(call,))
-
-
-def without_choice(options: AdapterOptions, withheld: Iterable[str], *, any_left: bool) -> AdapterOptions:
-    """Return the options without a choice of tools that the request no longer has."""
-    choice = options.tool_choice
-    is_gone = choice.name in withheld if isinstance(choice, NamedTool) else choice == "required" and not any_left
-    return replace(options, tool_choice=None) if is_gone else options

@@ -15,7 +15,7 @@ from datetime import datetime
 from operator import is_
 from typing import Any
 
-from dragoman.adapter.contract import Adapter, AdapterOptions
+from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock, replace_fields
 from dragoman.canonical.extensions.slots import MCPExtension
@@ -23,7 +23,7 @@ from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects import Perform, Work, perform_all
-from dragoman.policy.conversation.context import actions_of, as_call, describe, without_choice
+from dragoman.policy.conversation.context import actions_of, describe, settings_of
 from dragoman.policy.conversation.parts import RequestParts
 from dragoman.policy.conversation.state import PolicyState
 from dragoman.policy.errors import PolicyDeniedError
@@ -351,7 +351,9 @@ class PolicyHooks(PolicyState):
         yield from self._judge_request(adapter)
         if len(tools) < len(request.tools):
             withheld = {tool.name for tool in request.tools} - {tool.name for tool in tools}
-            options = without_choice(request.options, withheld, any_left=bool(tools))
+            options, choice = request.options, request.options.tool_choice
+            is_gone = choice.name in withheld if isinstance(choice, NamedTool) else choice == "required" and not tools
+            options = replace(options, tool_choice=None) if is_gone else options
             request = replace(request, tools=tools, options=options)
         return replace(request, labels=self.labels)
 
@@ -375,8 +377,11 @@ class PolicyHooks(PolicyState):
             if (violation := self.data.check_actions(actions_of(metadata))) is not None:
                 self.refuse(Hook.TOOL_PRE_INVOKE, violation)
             if key not in self.offers:
+                # A call stands for the offer: its arguments are the settings, without secrets.
+                call = ToolUseBlock(id=f"offer_{tool.name}", name=tool.name, input=settings_of(tool))
+                offer = Message(id=call.id, session_id=self.session_id, role=Role.ASSISTANT, content=(call,))
                 visible = self.extensions_for(lambda: {"mcp": MCPExtension(tool=metadata)})
-                yield from self.judge(Hook.TOOL_PRE_INVOKE, as_call(tool, self.session_id), visible, already_seen=True)
+                yield from self.judge(Hook.TOOL_PRE_INVOKE, offer, visible, already_seen=True)
                 self.offers[key] = None
         except PolicyDeniedError as denial:
             self.offers[key] = denial

@@ -140,8 +140,10 @@ _DELETE = "delete"
 """A store deletes what its program tells it to, without asking a data policy: only tools are kept from deleting."""
 
 
-def check_policies(policies: Mapping[str, DataPolicy]) -> None:
-    """Raise ConfigurationError if a policy denies what nothing enforces, or has a time that is not a time."""
+def has_data_policies(extensions: Extensions) -> bool:
+    """Return whether there are data policies. Raises ConfigurationError if one denies what nothing enforces, or has a
+    time that is not a time."""
+    policies = {} if extensions.security is None else extensions.security.data
     for name, policy in policies.items():
         if _DELETE in policy.denied_actions:
             raise ConfigurationError(
@@ -155,3 +157,4 @@ def check_policies(policies: Mapping[str, DataPolicy]) -> None:
             raise ConfigurationError(
                 f"the data policy of {name!r:.80}: delete_after is an ISO time, such as 2027-01-31T00:00:00Z"
             ) from None
+    return bool(policies)

@@ -21,7 +21,7 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects import Work
 from dragoman.policy.conversation.context import PolicyContext, PolicyObserver
-from dragoman.policy.conversation.labels import ConversationData, LabelLedger, MessageExtensions, check_policies
+from dragoman.policy.conversation.labels import ConversationData, LabelLedger, MessageExtensions, has_data_policies
 from dragoman.policy.conversation.parts import RequestParts
 from dragoman.policy.data_policy import data_policies
 from dragoman.policy.errors import PolicyDeniedError
@@ -213,14 +213,6 @@ def overlay(base: Extensions, extensions: Extensions) -> Extensions:
     return base.model_copy(update=changes)
 
 
-def _has_data_policies(extensions: Extensions) -> bool:
-    """Return whether there are data policies. Raises ConfigurationError for one that cannot be enforced."""
-    if extensions.security is None or not extensions.security.data:
-        return False
-    check_policies(extensions.security.data)
-    return True
-
-
 class PolicyState:
     """``extensions`` are those that the program gave; ``telemetry`` reports to the event bus, if there is one."""
 
@@ -248,7 +240,7 @@ class PolicyState:
         self._replaced: dict[str, Any] = {}
         """Slots that plugins write, as they were before this turn: those that the program set for it."""
         self.takes_turn_extensions = False
-        self.has_data_policies = _has_data_policies(self.extensions)
+        self.has_data_policies = has_data_policies(self.extensions)
         self.context = PolicyContext(session_id, self.extensions.agent, toolbox)
         self._message_extensions = message_extensions
         self._ledger = LabelLedger(message_extensions)
@@ -275,13 +267,13 @@ class PolicyState:
         carried = {name: value for name, value in written.items() if own.get(name) is None}
         state = given.model_copy(update=carried)
         self.extensions = with_labels(without_labels(state, labels_of(state) - labels), labels)
-        self._of_turn, self.has_data_policies = extensions, _has_data_policies(given)
+        self._of_turn, self.has_data_policies = extensions, has_data_policies(given)
         self.context.set_agent(given.agent)
         self._headers.given = given.http
 
     def with_extensions(self, turn: Generator[Any, Any, None], extensions: Extensions) -> Generator[Any, Any, None]:
         """Return the turn: what the program says of it holds until it ends. Raises ConfigurationError."""
-        _has_data_policies(extensions)
+        has_data_policies(extensions)
         self.takes_turn_extensions = True
 
         def until_end() -> Generator[Any, Any, None]:
