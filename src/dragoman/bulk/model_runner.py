@@ -1,7 +1,7 @@
 """Runs the rows of one model: sends those that are due, as many at once as the provider accepts."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -42,12 +42,14 @@ class ModelRunner:
         self.write_batcher = model_run.write_batcher
         self.tracker = model_run.tracker
         client = model_run.config.client
-        self._turns: Any = None
-        """Runs each row as the turn of a session, if anything judges, routes, reports or saves the rows."""
+        self._new_session: Callable[[Row], Any] | None = None
+        """Returns the session of a row, if anything judges, routes, reports or saves the rows."""
         if any(each is not None for each in (client.policy, client.router, client.events, client.store)):
-            from dragoman.bulk.row_turns import RowTurns  # most runs need no sessions
+            from dragoman.bulk.row_turns import RowSession  # most runs need no sessions
 
-            self._turns = RowTurns(client, model_run.prices)
+            # The run has the limits, the budgets and the routes.
+            of_session = client.with_(limits=None, budgets=(), router=None, prices=model_run.prices)
+            self._new_session = partial(RowSession, of_session)
         self._retry_errors = model_run.config.retry_errors
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
@@ -168,8 +170,9 @@ class ModelRunner:
         try:
             if row.pending.error is not None:
                 outcome = await row.failed(row.pending.error)
-            elif self._turns is not None:
-                outcome = await self._turns.run(row)
+            elif self._new_session is not None:
+                async with self._new_session(row) as session:
+                    outcome = await session.answer()
             else:
                 outcome = await self._request(row, messages)
             if outcome is not None:

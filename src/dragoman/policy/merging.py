@@ -5,6 +5,7 @@ metadata; of the extensions what the tiers allow. Source: docs/reference/cmf.md#
 import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -60,18 +61,13 @@ def drop_void_thinking(original: Message, edited: Message) -> Message:
     """Drop the signed thinking that an edit makes invalid: from the first changed block to the end of the message."""
     if edited is original:
         return edited
-    unchanged = 0
-    for before, after in zip(original.content, edited.content, strict=False):
-        if before != after:
-            break
-        unchanged += 1
-    kept = [block for place, block in enumerate(edited.content) if place < unchanged or not is_signed(block)]
-    return edited if len(kept) == len(edited.content) else replace_content(edited, kept)
+    blocks = zip(original.content, edited.content, strict=False)
+    return drop_signed_thinking(edited, sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], blocks)))
 
 
-def drop_signed_thinking(message: Message) -> Message:
-    """Drop all signed thinking, because a change in an earlier message made the signatures invalid."""
-    kept = [block for block in message.content if not is_signed(block)]
+def drop_signed_thinking(message: Message, unchanged: int = 0) -> Message:
+    """Drop the signed thinking after so many blocks, because a change before it made the signatures invalid."""
+    kept = [block for place, block in enumerate(message.content) if place < unchanged or not is_signed(block)]
     return message if len(kept) == len(message.content) else replace_content(message, kept)
 
 
@@ -205,7 +201,10 @@ class _Merge:
         for name in ("classification", "subject", "objects", "data"):
             value, original = getattr(after, name, None), getattr(before, name)
             if value is not None and value != {} and value != original:
-                raise self._violation(_changed_path(name, original, value), _NOT_CHANGEABLE)
+                is_subject = isinstance(original, SubjectExtension) and isinstance(value, SubjectExtension)
+                fields = SubjectExtension.model_fields if is_subject else ()
+                changed = (f".{each}" for each in fields if getattr(original, each) != getattr(value, each, None))
+                raise self._violation(f"security.{name}{next(changed, '')}", _NOT_CHANGEABLE)
         labels = self._rebuild("security.labels", SecurityExtension, {"labels": getattr(after, "labels", ())}).labels
         if not before.labels <= labels:
             raise self._violation("security.labels", "only an explicit declassification removes labels")
@@ -226,15 +225,6 @@ class _Merge:
 
     def _violation(self, slot: str, detail: str) -> TierViolation:
         return TierViolation(self.plugin, slot, SLOTS.get(slot, Slot(Tier.IMMUTABLE)).tier, detail)
-
-
-def _changed_path(name: str, original: Any, value: Any) -> str:
-    """Return the path of the changed slot in the table."""
-    if isinstance(original, SubjectExtension) and isinstance(value, SubjectExtension):
-        for field in SubjectExtension.model_fields:
-            if getattr(original, field) != getattr(value, field, None):
-                return f"security.subject.{field}"
-    return f"security.{name}"
 
 
 def _to_plain(value: Any) -> Any:

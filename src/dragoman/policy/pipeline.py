@@ -66,11 +66,10 @@ class Pipeline:
         names = [each.name for each in declared]
         if repeated := {name for name in names if names.count(name) > 1}:
             raise ConfigurationError(f"two plugins have the name {min(repeated)!r}: give each a different name")
-        for setting, choices in ((signed, ("drop", "deny")), (unknown, ("deny", "drop"))):
+        drops = ("drop", "deny")
+        for setting, choices in ((signed, drops), (unknown, drops), (denied_calls, ("raise", "answer"))):
             if setting not in choices:
-                raise ConfigurationError(f"{setting!r:.80}: use drop or deny")
-        if denied_calls not in ("raise", "answer"):
-            raise ConfigurationError(f"{denied_calls!r:.80}: use raise or answer")
+                raise ConfigurationError(f"{setting!r:.80}: use {' or '.join(choices)}")
         self.plugins = tuple(declared)
         """The plugins as they were declared, in the order in which they were given."""
         self._by_hook = {hook: HookPlugins([each for each in declared if hook in each.hooks]) for hook in Hook}

@@ -158,9 +158,9 @@ class _FunctionPlugin(Plugin):
     """A function as a plugin; calling it calls the function."""
 
     def __init__(self, check: Callable[[Step], Any], when: Callable[[Step], bool] | None) -> None:
-        self.check = check  # type: ignore[method-assign]
+        self.check = check  # type: ignore[assignment,method-assign]
         if when is not None:
-            self.applies = when  # type: ignore[method-assign]
+            self.applies = when  # type: ignore[assignment,method-assign]
 
     def __call__(self, step: Step) -> Any:
         return self.check(step)

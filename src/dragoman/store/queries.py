@@ -55,16 +55,15 @@ def load(connection: Connection, session_id: str) -> StoredSession:
     message_rows = _rows(connection, select(messages).where(messages.c.session_id == row_id).order_by(messages.c.seq))
     attempt_rows = _rows(connection, select(attempts).where(attempts.c.session_id == row_id).order_by(attempts.c.seq))
     extensions = {
-        decode_text(row["id"]): extensions_from_row(row) for row in message_rows if row["extensions_json"] is not None
+        decode_text(row["id"]): known for row in message_rows if (known := extensions_from_row(row)) is not None
     }
-    stored = {message_id: value for message_id, value in extensions.items() if value is not None}
-    history = label_messages([*map(message_from_row, message_rows)], stored)
+    history = label_messages([*map(message_from_row, message_rows)], extensions)
     return StoredSession(
         record=found,
         messages=history,
         tool_ids=load_tool_ids(connection, row_id),
         attempts=tuple(map(message_from_row, attempt_rows)),
-        extensions=stored,
+        extensions=extensions,
         inherited=sum(bool(row["inherited"]) for row in message_rows),
         turn=load_turn(connection, row_id, history),
     )

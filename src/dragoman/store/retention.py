@@ -155,7 +155,11 @@ def enforce(
     if used is None:  # deleted in the meantime
         return None
     is_over = from_micros(used) + session_idle <= now
-    sources = _due_messages(connection, row_id, now, is_over)
+    sources = [
+        row
+        for row in _select(connection, messages, row_id, _HAS_RETENTION)
+        if (end := read_retention(extensions_from_row(row._mapping) or {})) is not None and _is_due(end, now, is_over)
+    ]
     prompts = _due_prompts(connection, row_id, now, is_over)
     if not (sources or prompts):
         return None
@@ -194,7 +198,18 @@ def enforce(
         connection.execute(delete(turns).where(over))
         advanced = update(sessions).where(sessions.c.id == row_id)
         connection.execute(advanced.values(version=sessions.c.version + 1))
-    _save(connection, row_id, record)
+    table = retention_records
+    last = connection.execute(select(func.max(table.c.seq)).where(table.c.session_id == row_id)).scalar_one()
+    row_of_record = {
+        "session_id": row_id,
+        "seq": 0 if last is None else last + 1,
+        "at": to_micros(record.at),
+        "action": record.action,
+        "messages": record.messages,
+        "attempts": record.attempts,
+        "sources_json": encode_json(list(record.sources)),
+    }
+    connection.execute(insert(table), row_of_record)
     return record
 
 
@@ -215,16 +230,6 @@ def read_records(connection: Connection, session_id: str | None) -> tuple[Retent
         )
         for row in connection.execute(query)
     )
-
-
-def _due_messages(connection: Connection, row_id: str, now: datetime, session_is_over: bool) -> list[Row[Any]]:
-    """Return the messages whose data is due, and was not redacted yet."""
-    found = []
-    for row in _select(connection, messages, row_id, _HAS_RETENTION):
-        retention = read_retention(extensions_from_row(row._mapping) or {})
-        if retention is not None and _is_due(retention, now, session_is_over):
-            found.append(row)
-    return found
 
 
 def _due_prompts(
@@ -259,20 +264,3 @@ def _select(
     query = select(table).where(table.c.session_id == row_id, condition)
     query = query.order_by(table.c.seq if order is None else order)
     return [*connection.execute(query)]
-
-
-def _save(connection: Connection, row_id: str, record: RetentionRecord) -> None:
-    table = retention_records
-    last = connection.execute(select(func.max(table.c.seq)).where(table.c.session_id == row_id)).scalar_one()
-    connection.execute(
-        insert(table),
-        {
-            "session_id": row_id,
-            "seq": 0 if last is None else last + 1,
-            "at": to_micros(record.at),
-            "action": record.action,
-            "messages": record.messages,
-            "attempts": record.attempts,
-            "sources_json": encode_json(list(record.sources)),
-        },
-    )

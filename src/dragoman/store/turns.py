@@ -139,21 +139,13 @@ def save_tool_ids(connection: Connection, session_id: str, dump: Mapping[str, An
         found = connection.execute(query.where(tool_ids.c.session_id == session_id, tool_ids.c.entry.in_(chunk)))
         known.update((row.entry, row.provider_id) for row in found)
     new = []
-    for entry, (kind, provider, canonical, name) in rows_by_entry.items():
+    for entry, values in rows_by_entry.items():
+        row = dict(zip(_ENTRY, values, strict=True))
         if entry not in known:
-            new.append(
-                {
-                    "session_id": session_id,
-                    "entry": entry,
-                    "kind": kind,
-                    "provider": provider,
-                    "canonical_id": canonical,
-                    "provider_id": name,
-                }
-            )
-        elif known[entry] != name:
+            new.append({"session_id": session_id, "entry": entry, **row})
+        elif known[entry] != row["provider_id"]:
             raise ConflictError(
-                f"the tool id {canonical!r:.80} is stored with another native id: load the session again"
+                f"the tool id {row['canonical_id']!r:.80} is stored with another native id: load the session again"
             )
     if new:
         connection.execute(insert(tool_ids), new)
@@ -165,11 +157,7 @@ def load_tool_ids(connection: Connection, session_id: str) -> dict[str, Any]:
     sent: dict[str, dict[str, str]] = {}
     stored = select(tool_ids).where(tool_ids.c.session_id == session_id).order_by(tool_ids.c.number)
     for row in connection.execute(stored):
-        provider, canonical, name = (
-            decode_text(row.provider),
-            decode_text(row.canonical_id),
-            decode_text(row.provider_id),
-        )
+        provider, canonical, name = map(decode_text, (row.provider, row.canonical_id, row.provider_id))
         if row.kind == "issued":
             issued[canonical] = [provider, name]
         else:
@@ -177,8 +165,11 @@ def load_tool_ids(connection: Connection, session_id: str) -> dict[str, Any]:
     return {"issued": issued, "sent": sent}
 
 
+_ENTRY = ("kind", "provider", "canonical_id", "provider_id")
+
+
 def _entries(dump: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the entries of the map. Raises StoreError if the map is malformed."""
+    """Yield the values of `_ENTRY` for each entry of the map. Raises StoreError if the map is malformed."""
     try:
         for canonical, (provider, name) in dump.get("issued", {}).items():
             yield "issued", encode_text(provider), encode_text(canonical), encode_text(name)
@@ -215,34 +206,19 @@ def save_step(connection: Connection, session_id: str, version: int, step: TurnS
         of_turn = {"of_session": session_id, "of_turn": step.number}
         if changes and not connection.execute(_UPDATE.values(updated_at=now, **changes), of_turn).rowcount:
             raise ConflictError("the turn is not in the store any more: load the session again")
+    common = {"of_session": session_id, "moment": now}
     if step.started:
-        connection.execute(
-            _START,
-            [
-                {
-                    "of_session": session_id,
-                    "of_call": encode_text(call),
-                    "moment": now,
-                    "effects": encode_optional(effects),
-                }
-                for call, effects in step.started.items()
-            ],
-        )
+        started = step.started.items()
+        rows = [{**common, "of_call": encode_text(call), "effects": encode_optional(each)} for call, each in started]
+        connection.execute(_START, rows)
     if step.ended:
-        connection.execute(
-            _END,
-            [
-                {
-                    "of_session": session_id,
-                    "of_call": encode_text(call),
-                    "moment": now,
-                    "result": None
-                    if result is None
-                    else write_message(Message(role=Role.TOOL, content=(result,))).decode(),
-                }
-                for call, result in step.ended.items()
-            ],
-        )
+
+        def write_result(result: ToolResultBlock | None) -> str | None:
+            return None if result is None else write_message(Message(role=Role.TOOL, content=(result,))).decode()
+
+        ended = step.ended.items()
+        rows = [{**common, "of_call": encode_text(call), "result": write_result(each)} for call, each in ended]
+        connection.execute(_END, rows)
 
 
 def is_simple(step: TurnStep) -> bool:

@@ -51,7 +51,7 @@ class PolicyHeaders:
     def begin_request(self, state: Extensions, adapter: Adapter | None) -> Extensions:
         """Start a new request to this provider with the slot as the program gave it."""
         self._provider = None if adapter is None else adapter.provider
-        return state if state.http is self.given else self._replace_http(state, self.given)
+        return self._replace_http(state, self.given)
 
     def set_provider(self, state: Extensions, adapter: Adapter | None) -> Extensions:
         """Set the provider of the request. Headers for another provider are dropped, and so are credentials that were
@@ -74,9 +74,7 @@ class PolicyHeaders:
 
         Raises RequestError if a header is invalid, reserved for the transport, or a key of another provider.
         """
-        if state.http is self.given or self._provider != adapter.provider:
-            return options, []
-        written = self._plugin_headers(state)
+        written = self._plugin_headers(state) if self._provider == adapter.provider else {}
         if not written:
             return options, []
         plugin_headers = validate_headers(written)
