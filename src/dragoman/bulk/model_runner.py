@@ -172,7 +172,7 @@ class ModelRunner:
                 outcome = await row.failed(row.pending.error)
             elif self._new_session is not None:
                 async with self._new_session(row) as session:
-                    outcome = await session.answer()
+                    outcome = await session.ask_row()
             else:
                 outcome = await self._request(row, messages)
             if outcome is not None:

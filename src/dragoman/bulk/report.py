@@ -7,7 +7,7 @@ from itertools import combinations
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import and_, func, select
+import sqlalchemy as sa
 
 from dragoman.bulk.manifest.manifest import Manifest
 from dragoman.bulk.manifest.records import State, answers, lost_requests, sum_known
@@ -169,8 +169,8 @@ def count_outcomes(manifest: Manifest, model: str, model_no: int) -> tuple[Model
     c = answers.c
     input_total = c.input_tokens + c.cached_input_tokens + c.cache_creation_input_tokens
     # Grouped by cost, because SQLite cannot add decimals exactly.
-    sums = (func.count(), func.sum(input_total), func.sum(c.output_tokens))
-    query = select(c.state, c.cost_status, c.cost_usd, *sums).where(manifest.of_model(model_no))
+    sums = (sa.func.count(), sa.func.sum(input_total), sa.func.sum(c.output_tokens))
+    query = sa.select(c.state, c.cost_status, c.cost_usd, *sums).where(manifest.of_model(model_no))
     grouped = query.group_by(c.state, c.cost_status, c.cost_usd)
     counts = {State.ANSWERED: 0, State.FAILED: 0}
     priced = unpriced = tokens_in = tokens_out = 0
@@ -194,22 +194,22 @@ def sum_batched(manifest: Manifest, model_no: int) -> Decimal | None:
     """Return the estimated cost of a model's rows in batches, with that of their answers which are not valid."""
     c = answers.c
     unfinished = c.state.in_((State.BATCHED.value, State.INVALID.value))
-    query = select(c.state, c.cost_usd, c.estimate_usd).where(manifest.of_model(model_no), unfinished)
+    query = sa.select(c.state, c.cost_usd, c.estimate_usd).where(manifest.of_model(model_no), unfinished)
     rows = manifest.read(query)
     return sum_known(*(row.cost_usd for row in rows), *(row.estimate_usd for row in rows if row.state == State.BATCHED))
 
 
 def _seconds(manifest: Manifest, model_no: int, count: int, share: float) -> float | None:
-    condition = and_(manifest.of_model(model_no), answers.c.state == State.ANSWERED.value, answers.c.ms.is_not(None))
+    condition = sa.and_(manifest.of_model(model_no), answers.c.state == State.ANSWERED.value, answers.c.ms.is_not(None))
     offset = min(int(count * share), max(count - 1, 0))
-    rows = manifest.read(select(answers.c.ms).where(condition).order_by(answers.c.ms).offset(offset).limit(1))
+    rows = manifest.read(sa.select(answers.c.ms).where(condition).order_by(answers.c.ms).offset(offset).limit(1))
     return rows[0].ms / 1000 if rows else None
 
 
 def _count_agreement(manifest: Manifest, one: int, other: int) -> tuple[int, int]:
     """Return the number of rows on which two models agree, and of those that both have answered."""
     left, right = answers.alias("mine"), answers.alias("its")
-    both = and_(
+    both = sa.and_(
         left.c.run_no == manifest.run_no,
         right.c.run_no == manifest.run_no,
         left.c.model_no == one,
@@ -218,7 +218,7 @@ def _count_agreement(manifest: Manifest, one: int, other: int) -> tuple[int, int
         left.c.state == State.ANSWERED.value,
         right.c.state == State.ANSWERED.value,
     )
-    query = select(func.count(), func.count().filter(left.c.alike == right.c.alike)).where(both)
+    query = sa.select(sa.func.count(), sa.func.count().filter(left.c.alike == right.c.alike)).where(both)
     ((rows, same),) = manifest.read(query)
     return same, rows
 
@@ -226,7 +226,9 @@ def _count_agreement(manifest: Manifest, one: int, other: int) -> tuple[int, int
 def sum_lost(manifest: Manifest) -> LostRequests:
     c = lost_requests.c
     query = (
-        select(c.why, c.estimate_usd, func.count()).where(c.run_no == manifest.run_no).group_by(c.why, c.estimate_usd)
+        sa.select(c.why, c.estimate_usd, sa.func.count())
+        .where(c.run_no == manifest.run_no)
+        .group_by(c.why, c.estimate_usd)
     )
     counts: dict[str, int] = {}
     costs: list[Decimal] = []

@@ -43,7 +43,7 @@ class RowSession(AsyncSession):
         )
         self._transports: Any = _RowTransports(row)
 
-    async def answer(self) -> RowRecord | None:
+    async def ask_row(self) -> RowRecord | None:
         """Return the outcome of the row, or None if the run stops first. Raises errors that every row would meet."""
         row, output = self._row, cast("Any", self._row.run.form)
         try:

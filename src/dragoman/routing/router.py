@@ -4,7 +4,6 @@ The router collects proposals for a turn's model in a fixed order and picks the 
 turn does not start: it never chooses a model that was not proposed. There is no I/O, and the clock is a parameter.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -287,7 +286,7 @@ class Router:
         except Exception as error:
             logger.warning("the recommender failed: %s", type(error).__name__, exc_info=True)
             return replace(none_recommended, reason=f"the recommender failed: {type(error).__name__}")
-        if not 0 <= confidence <= 1 or math.isnan(confidence):
+        if not 0 <= confidence <= 1:
             logger.warning("the recommender's confidence is %s, not 0 to 1: the recommendation is ignored", confidence)
             return replace(none_recommended, reason="the recommender's confidence is not a number from 0 to 1")
         if confidence < self._min_confidence:

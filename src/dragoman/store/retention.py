@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, delete, func, insert, or_, select, update
+import sqlalchemy as sa
 
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.extensions.message_labels import EARLIER_RECORDS, RECORDS
@@ -37,7 +37,7 @@ KEPT_METADATA = (
 )  # fmt: skip
 
 
-def delete_user(connection: Connection, user_id: str, now: int) -> UserDeletion:
+def delete_user(connection: sa.Connection, user_id: str, now: int) -> UserDeletion:
     """Delete the user's sessions, and the user's words in the sessions of others.
 
     A session of others keeps its order and its ids, so that it can be continued: of a user's message there, the content
@@ -46,32 +46,32 @@ def delete_user(connection: Connection, user_id: str, now: int) -> UserDeletion:
     if not isinstance(user_id, str) or not user_id:
         raise StoreError("name the user whose data is to be deleted")
     user = encode_text(user_id)
-    own = select(sessions.c.id).where(sessions.c.user_id == user)
-    is_shared = or_(sessions.c.user_id.is_(None), sessions.c.user_id != user)
+    own = sa.select(sessions.c.id).where(sessions.c.user_id == user)
+    is_shared = sa.or_(sessions.c.user_id.is_(None), sessions.c.user_id != user)
     forks = connection.execute(
-        select(sessions.c.id).where(sessions.c.parent_session_id.in_(own), is_shared).order_by(sessions.c.id)
+        sa.select(sessions.c.id).where(sessions.c.parent_session_id.in_(own), is_shared).order_by(sessions.c.id)
     ).scalars()
     forked = tuple(map(decode_text, forks))
     related = (messages, attempts, tool_calls, tool_ids)
     counts: dict[str, Any] = {
         table.name: connection.execute(
-            select(func.count()).select_from(table).where(table.c.session_id.in_(own))
+            sa.select(sa.func.count()).select_from(table).where(table.c.session_id.in_(own))
         ).scalar_one()
         for table in related
     }
-    deleted = connection.execute(delete(sessions).where(sessions.c.user_id == user)).rowcount
+    deleted = connection.execute(sa.delete(sessions).where(sessions.c.user_id == user)).rowcount
     shared: set[str] = set()
     erased = 0
     for table in (messages, attempts):
-        places = select(table.c.session_id, table.c.seq).where(table.c.user_id == user)
+        places = sa.select(table.c.session_id, table.c.seq).where(table.c.user_id == user)
         for session_id, seq in connection.execute(places).all():
             erase(connection, table, session_id, seq)
             shared.add(session_id)
             erased += 1
-    shared.update(connection.execute(select(turns.c.session_id).where(turns.c.user_id == user)).scalars())
-    connection.execute(delete(turns).where(turns.c.user_id == user))
+    shared.update(connection.execute(sa.select(turns.c.session_id).where(turns.c.user_id == user)).scalars())
+    connection.execute(sa.delete(turns).where(turns.c.user_id == user))
     for session_id in shared:
-        advanced = update(sessions).where(sessions.c.id == session_id)
+        advanced = sa.update(sessions).where(sessions.c.id == session_id)
         connection.execute(advanced.values(version=sessions.c.version + 1, updated_at=now))
     return UserDeletion(
         user_id=user_id,
@@ -84,8 +84,8 @@ def delete_user(connection: Connection, user_id: str, now: int) -> UserDeletion:
 
 
 def erase(
-    connection: Connection,
-    table: Table,
+    connection: sa.Connection,
+    table: sa.Table,
     session_id: str,
     seq: int,
     *,
@@ -97,7 +97,7 @@ def erase(
     The row is deleted and inserted, because the full-text index follows these two alone.
     """
     key = (table.c.session_id == session_id) & (table.c.seq == seq)
-    row = connection.execute(select(table).where(key)).mappings().one()
+    row = connection.execute(sa.select(table).where(key)).mappings().one()
     message = message_from_row(row)
     blocks: list[ContentBlock] = []
     for block in message.content:
@@ -117,11 +117,11 @@ def erase(
         values = attempt_row(erased, session_id, seq)
     else:
         values = message_row(erased, session_id, seq, extensions, inherited=bool(row["inherited"]))
-    connection.execute(delete(table).where(key))
-    connection.execute(insert(table), values)
+    connection.execute(sa.delete(table).where(key))
+    connection.execute(sa.insert(table), values)
     if table is messages:
         of_message = (tool_calls.c.session_id == session_id) & (tool_calls.c.seq == seq)
-        connection.execute(update(tool_calls).where(of_message).values(result_json=None))
+        connection.execute(sa.update(tool_calls).where(of_message).values(result_json=None))
 
 
 _REDACTED_METADATA = (*KEPT_METADATA, "user_id", "labels")
@@ -130,17 +130,17 @@ _PROMPT_HAS_RETENTION = turns.c.prompt_json.contains(f'"{RETENTION}"', autoescap
 """Both may be true of others too."""
 
 
-def find_candidates(connection: Connection) -> tuple[str, ...]:
+def find_candidates(connection: sa.Connection) -> tuple[str, ...]:
     """Return the sessions with data that has an end, as the ids of their rows."""
-    of_messages = select(messages.c.session_id).where(_HAS_RETENTION)
-    of_prompts = select(turns.c.session_id).where(_PROMPT_HAS_RETENTION)
+    of_messages = sa.select(messages.c.session_id).where(_HAS_RETENTION)
+    of_prompts = sa.select(turns.c.session_id).where(_PROMPT_HAS_RETENTION)
     return tuple(
         sorted({*connection.execute(of_messages.distinct()).scalars(), *connection.execute(of_prompts).scalars()})
     )
 
 
 def enforce(
-    connection: Connection,
+    connection: sa.Connection,
     row_id: str,
     *,
     action: RetentionAction,
@@ -149,7 +149,7 @@ def enforce(
     dry_run: bool,
 ) -> RetentionRecord | None:
     """Redact or delete what is due in one session. Return the record, or None if nothing is due."""
-    session = select(sessions.c.updated_at).where(sessions.c.id == row_id)
+    session = sa.select(sessions.c.updated_at).where(sessions.c.id == row_id)
     # Locked, so that no turn is added meanwhile; SQLite has one writer anyway.
     used = connection.execute(session if dry_run else session.with_for_update()).scalar_one_or_none()
     if used is None:  # deleted in the meantime
@@ -195,11 +195,11 @@ def enforce(
         over = turns.c.session_id == row_id
         if not sources:  # an open turn repeats what it read
             over &= turns.c.number.in_([row.number for row, _ in prompts])
-        connection.execute(delete(turns).where(over))
-        advanced = update(sessions).where(sessions.c.id == row_id)
+        connection.execute(sa.delete(turns).where(over))
+        advanced = sa.update(sessions).where(sessions.c.id == row_id)
         connection.execute(advanced.values(version=sessions.c.version + 1))
     table = retention_records
-    last = connection.execute(select(func.max(table.c.seq)).where(table.c.session_id == row_id)).scalar_one()
+    last = connection.execute(sa.select(sa.func.max(table.c.seq)).where(table.c.session_id == row_id)).scalar_one()
     row_of_record = {
         "session_id": row_id,
         "seq": 0 if last is None else last + 1,
@@ -209,14 +209,14 @@ def enforce(
         "attempts": record.attempts,
         "sources_json": encode_json(list(record.sources)),
     }
-    connection.execute(insert(table), row_of_record)
+    connection.execute(sa.insert(table), row_of_record)
     return record
 
 
-def read_records(connection: Connection, session_id: str | None) -> tuple[RetentionRecord, ...]:
+def read_records(connection: sa.Connection, session_id: str | None) -> tuple[RetentionRecord, ...]:
     """Return what was done, the oldest first."""
     table = retention_records
-    query = select(table).order_by(table.c.at, table.c.session_id, table.c.seq)
+    query = sa.select(table).order_by(table.c.at, table.c.session_id, table.c.seq)
     if session_id is not None:
         query = query.where(table.c.session_id == encode_text(session_id))
     return tuple(
@@ -233,8 +233,8 @@ def read_records(connection: Connection, session_id: str | None) -> tuple[Retent
 
 
 def _due_prompts(
-    connection: Connection, row_id: str, now: datetime, session_is_over: bool
-) -> list[tuple[Row[Any], list[str]]]:
+    connection: sa.Connection, row_id: str, now: datetime, session_is_over: bool
+) -> list[tuple[sa.Row[Any], list[str]]]:
     """Return the open and failed turns whose prompt has data that is due, and the ids of these messages."""
     found = []
     for row in _select(connection, turns, row_id, _PROMPT_HAS_RETENTION, order=turns.c.number):
@@ -259,8 +259,8 @@ def _is_due(retention: Mapping[str, Any], now: datetime, session_is_over: bool) 
 
 
 def _select(
-    connection: Connection, table: Table, row_id: str, condition: ColumnElement[bool], order: Any = None
-) -> list[Row[Any]]:
-    query = select(table).where(table.c.session_id == row_id, condition)
+    connection: sa.Connection, table: sa.Table, row_id: str, condition: sa.ColumnElement[bool], order: Any = None
+) -> list[sa.Row[Any]]:
+    query = sa.select(table).where(table.c.session_id == row_id, condition)
     query = query.order_by(table.c.seq if order is None else order)
     return [*connection.execute(query)]

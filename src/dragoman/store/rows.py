@@ -8,8 +8,8 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import sqlalchemy as sa
 from pydantic_core import from_json
-from sqlalchemy import RowMapping
 
 from dragoman.adapter import wirejson
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock
@@ -59,7 +59,7 @@ def session_row(record: SessionRecord, next_seq: int = 0) -> dict[str, Any]:
     }
 
 
-def record_from_row(row: RowMapping) -> SessionRecord:
+def record_from_row(row: sa.RowMapping) -> SessionRecord:
     """Return the session of a row. Raises UnreadableError."""
     try:
         return SessionRecord(
@@ -115,7 +115,7 @@ def message_row(
     }
 
 
-def message_from_row(row: RowMapping) -> Message:
+def message_from_row(row: sa.RowMapping) -> Message:
     """Return the message, whatever an earlier version or another program wrote. Raises UnreadableError.
 
     A message without a session belongs to the session that contains it.
@@ -137,7 +137,7 @@ def message_from_row(row: RowMapping) -> Message:
         raise unreadable_error(f"message {row['seq']!r:.20} of the session {row['session_id']!r:.80}", error) from None
 
 
-def extensions_from_row(row: RowMapping) -> dict[str, Any] | None:
+def extensions_from_row(row: sa.RowMapping) -> dict[str, Any] | None:
     """Return the extensions of a row. Raises UnreadableError."""
     try:
         return decode_json_object(row["extensions_json"])

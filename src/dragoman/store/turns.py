@@ -5,22 +5,9 @@ from dataclasses import asdict
 from hashlib import blake2b
 from typing import Any
 
+import sqlalchemy as sa
 from pydantic import TypeAdapter
 from pydantic_core import to_json
-from sqlalchemy import (
-    CTE,
-    Connection,
-    Delete,
-    Insert,
-    RowMapping,
-    bindparam,
-    delete,
-    exists,
-    insert,
-    or_,
-    select,
-    update,
-)
 
 from dragoman.adapter import wirejson
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
@@ -50,25 +37,25 @@ _CHUNK_SIZE = 500
 """Ids per query: databases limit the parameters of a statement."""
 
 # Built once: building a statement takes as long as running it.
-_PENDING_CALL = update(tool_calls).where(
-    tool_calls.c.session_id == bindparam("of_session"),
+_PENDING_CALL = sa.update(tool_calls).where(
+    tool_calls.c.session_id == sa.bindparam("of_session"),
     tool_calls.c.status == PENDING,
-    tool_calls.c.id == bindparam("of_call"),
+    tool_calls.c.id == sa.bindparam("of_call"),
 )
 _START = _PENDING_CALL.values(
-    started_at=bindparam("moment"), side_effects=bindparam("effects"), completed_at=None, result_json=None
+    started_at=sa.bindparam("moment"), side_effects=sa.bindparam("effects"), completed_at=None, result_json=None
 )
-_END = _PENDING_CALL.values(completed_at=bindparam("moment"), result_json=bindparam("result"))
+_END = _PENDING_CALL.values(completed_at=sa.bindparam("moment"), result_json=sa.bindparam("result"))
 _ANSWER = _PENDING_CALL.values(
-    status=bindparam("new_status"),
-    result_message_id=bindparam("answer"),
-    completed_at=bindparam("answered_at"),
+    status=sa.bindparam("new_status"),
+    result_message_id=sa.bindparam("answer"),
+    completed_at=sa.bindparam("answered_at"),
     result_json=None,
 )
 
 
 def save_tool_calls(
-    connection: Connection, session_id: str, turn: Iterable[tuple[int, Message]], issued: Mapping[str, Any]
+    connection: sa.Connection, session_id: str, turn: Iterable[tuple[int, Message]], issued: Mapping[str, Any]
 ) -> None:
     """Write rows for the turn's calls, with their results if it has them. A result of an earlier call completes that
     call; a result without a call is in its message only.
@@ -95,7 +82,7 @@ def save_tool_calls(
                 else:
                     answers.append(answer)
     if calls:
-        connection.execute(insert(tool_calls), calls)
+        connection.execute(sa.insert(tool_calls), calls)
     if answers:
         connection.execute(_ANSWER, answers)
 
@@ -122,7 +109,7 @@ def _call_row(
     }
 
 
-def save_tool_ids(connection: Connection, session_id: str, dump: Mapping[str, Any]) -> None:
+def save_tool_ids(connection: sa.Connection, session_id: str, dump: Mapping[str, Any]) -> None:
     """Add the map's new entries. Raises ConflictError if an entry differs from the table: an id that a provider has
     seen never changes.
     """
@@ -135,7 +122,7 @@ def save_tool_ids(connection: Connection, session_id: str, dump: Mapping[str, An
     entries = list(rows_by_entry)
     for start in range(0, len(entries), _CHUNK_SIZE):
         chunk = entries[start : start + _CHUNK_SIZE]
-        query = select(tool_ids.c.entry, tool_ids.c.provider_id)
+        query = sa.select(tool_ids.c.entry, tool_ids.c.provider_id)
         found = connection.execute(query.where(tool_ids.c.session_id == session_id, tool_ids.c.entry.in_(chunk)))
         known.update((row.entry, row.provider_id) for row in found)
     new = []
@@ -148,14 +135,14 @@ def save_tool_ids(connection: Connection, session_id: str, dump: Mapping[str, An
                 f"the tool id {row['canonical_id']!r:.80} is stored with another native id: load the session again"
             )
     if new:
-        connection.execute(insert(tool_ids), new)
+        connection.execute(sa.insert(tool_ids), new)
 
 
-def load_tool_ids(connection: Connection, session_id: str) -> dict[str, Any]:
+def load_tool_ids(connection: sa.Connection, session_id: str) -> dict[str, Any]:
     """Return the output of `ToolIdMap.dump`, in its order."""
     issued: dict[str, list[str]] = {}
     sent: dict[str, dict[str, str]] = {}
-    stored = select(tool_ids).where(tool_ids.c.session_id == session_id).order_by(tool_ids.c.number)
+    stored = sa.select(tool_ids).where(tool_ids.c.session_id == session_id).order_by(tool_ids.c.number)
     for row in connection.execute(stored):
         provider, canonical, name = map(decode_text, (row.provider, row.canonical_id, row.provider_id))
         if row.kind == "issued":
@@ -183,13 +170,13 @@ def _entries(dump: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
 OPEN, DONE = "open", "done"
 
 # Built once: building a statement takes as long as running it.
-_IS_TURN = (turns.c.session_id == bindparam("of_session")) & (turns.c.number == bindparam("of_turn"))
-_INSERT = insert(turns)
-_UPDATE = update(turns).where(_IS_TURN)
-_DELETE = delete(turns).where(_IS_TURN)
+_IS_TURN = (turns.c.session_id == sa.bindparam("of_session")) & (turns.c.number == sa.bindparam("of_turn"))
+_INSERT = sa.insert(turns)
+_UPDATE = sa.update(turns).where(_IS_TURN)
+_DELETE = sa.delete(turns).where(_IS_TURN)
 
 
-def save_step(connection: Connection, session_id: str, version: int, step: TurnStep, now: int) -> None:
+def save_step(connection: sa.Connection, session_id: str, version: int, step: TurnStep, now: int) -> None:
     """Write what the step changes. ``session_id`` is the encoded id of a session that the step has brought to that
     version. Raises ConflictError if the turn is not there.
     """
@@ -226,16 +213,16 @@ def is_simple(step: TurnStep) -> bool:
     return not (step.started or step.ended or step.given_up) and (step.begins or step.state == DONE)
 
 
-def begin_turn(advanced: CTE) -> Insert:
+def begin_turn(advanced: sa.CTE) -> sa.Insert:
     """Return the statement that begins the turn of a session that is advanced."""
     known = {"number": advanced.c.version}
-    values = (known.get(column.name, bindparam(f"turn_{column.name}", type_=column.type)) for column in turns.c)
-    return _INSERT.from_select([column.name for column in turns.c], select(*values).select_from(advanced))
+    values = (known.get(column.name, sa.bindparam(f"turn_{column.name}", type_=column.type)) for column in turns.c)
+    return _INSERT.from_select([column.name for column in turns.c], sa.select(*values).select_from(advanced))
 
 
-def end_turn(advanced: CTE) -> Delete:
+def end_turn(advanced: sa.CTE) -> sa.Delete:
     """Return the statement that ends the turn of a session that is advanced."""
-    return _DELETE.where(exists(select(advanced.c.version)))
+    return _DELETE.where(sa.exists(sa.select(advanced.c.version)))
 
 
 def simple_values(session_id: str, step: TurnStep, now: int) -> dict[str, Any]:
@@ -245,16 +232,18 @@ def simple_values(session_id: str, step: TurnStep, now: int) -> dict[str, Any]:
     return {f"turn_{name}": value for name, value in _turn_row(session_id, 0, step.turn or OpenTurn(), now).items()}
 
 
-def load_turn(connection: Connection, session_id: str, messages: tuple[Message, ...]) -> OpenTurn | None:
+def load_turn(connection: sa.Connection, session_id: str, messages: tuple[Message, ...]) -> OpenTurn | None:
     """Return the open turn of a session with these messages. Raises UnreadableError."""
-    found = select(turns).where(turns.c.session_id == session_id, turns.c.state == OPEN).order_by(turns.c.number.desc())
+    found = (
+        sa.select(turns).where(turns.c.session_id == session_id, turns.c.state == OPEN).order_by(turns.c.number.desc())
+    )
     row = connection.execute(found.limit(1)).mappings().one_or_none()
     if row is None:
         return None
-    started = select(tool_calls).where(
+    started = sa.select(tool_calls).where(
         tool_calls.c.session_id == session_id,
         tool_calls.c.seq >= row["first_seq"],
-        or_(tool_calls.c.started_at.is_not(None), tool_calls.c.completed_at.is_not(None)),
+        sa.or_(tool_calls.c.started_at.is_not(None), tool_calls.c.completed_at.is_not(None)),
     )
     try:
         by_id = {message.id: message for message in messages}
@@ -284,7 +273,7 @@ def load_turn(connection: Connection, session_id: str, messages: tuple[Message, 
 _CALL_TEXTS = ("session_id", "message_id", "id", "name", "side_effects", "result_message_id")
 
 
-def call_from_row(row: RowMapping) -> StoredCall:
+def call_from_row(row: sa.RowMapping) -> StoredCall:
     """Return the call of a row. Raises UnreadableError."""
     try:
         texts: dict[str, Any] = {name: decode_optional(row[name]) for name in _CALL_TEXTS}
@@ -322,7 +311,7 @@ def _content(turn: OpenTurn) -> dict[str, Any]:
     return {"prompt_json": f"[{','.join(prompt)}]", "attempts_json": wirejson.dumps_text(attempts)}
 
 
-def _progress(row: RowMapping, messages: Mapping[str, Message]) -> CallProgress:
+def _progress(row: sa.RowMapping, messages: Mapping[str, Message]) -> CallProgress:
     started, effects = row["started_at"] is not None, decode_optional(row["side_effects"])
     if row["status"] != PENDING:
         message = messages.get(decode_text(row["result_message_id"] or ""))

@@ -11,25 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.canonical.blocks import (
-    AudioBlock,
-    Citation,
-    ContentBlock,
-    DocumentBlock,
-    ImageBlock,
-    MediaSource,
-    PromptRequestBlock,
-    PromptResultBlock,
-    ProviderBlock,
-    RedactedThinkingBlock,
-    ResourceBlock,
-    ResourceRefBlock,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    VideoBlock,
-)
+from dragoman.canonical import blocks
 from dragoman.canonical.message import read_message
 from dragoman.canonical.message_view.kinds import is_native_tool
 from dragoman.canonical.message_view.parts import UnknownPartError
@@ -46,12 +28,12 @@ _PLACEHOLDER = re.compile(rf"\[[\w.-]+(?: [0-9a-f]{{{_DIGITS}}})?\]")
 """The text that replaces a value; a finder may take it for a value."""
 
 
-def rewrite_block(part: ContentBlock, change: Change) -> ContentBlock:
+def rewrite_block(part: blocks.ContentBlock, change: Change) -> blocks.ContentBlock:
     """Return the part with its texts changed, or the same object if none changes.
 
     Raises UnknownPartError for a part that cannot be read, at any depth, because it must not pass unchanged.
     """
-    if isinstance(part, ProviderBlock) and is_native_tool(part.kind):
+    if isinstance(part, blocks.ProviderBlock) and is_native_tool(part.kind):
         # Its provider takes it as it came, or not.
         readable = without_opaque(part.data)
         if rewrite_json(readable, change) != readable:
@@ -85,43 +67,47 @@ def rewrite_json(value: Any, change: Change) -> Any:
             return rewritten
 
 
-_FIELDS: dict[type[ContentBlock] | type[Citation], tuple[str, ...]] = {
-    TextBlock: ("text",),
-    Citation: ("title", "cited_text", "data"),
-    ThinkingBlock: ("text",),
-    AudioBlock: ("transcript",),
-    ToolUseBlock: ("input", "raw_input"),
-    ResourceBlock: ("content", "description", "annotations"),
-    PromptRequestBlock: ("arguments",),
-    PromptResultBlock: ("content", "error_message"),
-    DocumentBlock: ("title", "context"),
-    **dict.fromkeys((ToolResultBlock, ImageBlock, VideoBlock, RedactedThinkingBlock, ResourceRefBlock), ()),
+_FIELDS: dict[type[blocks.ContentBlock] | type[blocks.Citation], tuple[str, ...]] = {
+    blocks.TextBlock: ("text",),
+    blocks.Citation: ("title", "cited_text", "data"),
+    blocks.ThinkingBlock: ("text",),
+    blocks.AudioBlock: ("transcript",),
+    blocks.ToolUseBlock: ("input", "raw_input"),
+    blocks.ResourceBlock: ("content", "description", "annotations"),
+    blocks.PromptRequestBlock: ("arguments",),
+    blocks.PromptResultBlock: ("content", "error_message"),
+    blocks.DocumentBlock: ("title", "context"),
+    blocks.ToolResultBlock: (),
+    blocks.ImageBlock: (),
+    blocks.VideoBlock: (),
+    blocks.RedactedThinkingBlock: (),
+    blocks.ResourceRefBlock: (),
 }
 """The fields that hold a text, or JSON. What else a block holds is in `_fields`."""
 
 
-def _fields(part: ContentBlock | Citation, change: Change) -> dict[str, Any]:
+def _fields(part: blocks.ContentBlock | blocks.Citation, change: Change) -> dict[str, Any]:
     if (names := _FIELDS.get(type(part))) is None:
         raise UnknownPartError(f"a part of the kind {getattr(part, 'type', '')!r:.80} cannot be read")
     fields: dict[str, Any] = {name: rewrite_json(getattr(part, name), change) for name in names}
     match part:
-        case TextBlock():
+        case blocks.TextBlock():
             citations = (each.model_copy(update=_fields(each, change)) for each in part.citations)
             fields["citations"] = tuple(citations)
-        case ToolResultBlock():
+        case blocks.ToolResultBlock():
             fields["content"] = tuple(rewrite_block(block, change) for block in part.content)
-        case ResourceBlock():
+        case blocks.ResourceBlock():
             blob = part.blob if part.blob is None or not is_text(part.mime_type) else _rewrite_base64(part.blob, change)
             if (fields["content"], blob) != (part.content, part.blob):
                 fields |= {"blob": blob, "size_bytes": None}  # the declared size no longer applies
-        case PromptResultBlock():
+        case blocks.PromptResultBlock():
             fields["messages"] = tuple(_rewrite_message(index, raw, change) for index, raw in enumerate(part.messages))
-        case DocumentBlock():
+        case blocks.DocumentBlock():
             fields["source"] = _rewrite_source(part.source, part.media_type, change)
     return fields
 
 
-def _rewrite_source(source: MediaSource, media_type: str | None, change: Change) -> MediaSource:
+def _rewrite_source(source: blocks.MediaSource, media_type: str | None, change: Change) -> blocks.MediaSource:
     data = source.data
     if source.kind == "text":
         data = change(data)

@@ -20,8 +20,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
 from pydantic_core import to_json
-from sqlalchemy import ColumnElement, func, select
 
 from dragoman.adapter import wirejson
 from dragoman.pricing.analytics.rate_sheet import COUNTS, DAY, MONDAY
@@ -131,11 +131,11 @@ def _day_digests(read: ReadTransaction, filters: BillingFilters, text: bool) -> 
     parts_by_day: dict[date, list[Any]] = {}
     for table in (messages, attempts):
         offset = table.c.created_at - MONDAY
-        of_day: ColumnElement[int] = offset // DAY
+        of_day: sa.ColumnElement[int] = offset // DAY
         summed = (offset, table.c.seq, table.c.input_tokens, table.c.output_tokens, table.c.latency_ms)
         sums_of_days = (
-            select(of_day, func.count(), func.min(table.c.id), func.max(table.c.id))
-            .add_columns(*(func.sum(column % _PRIME) for column in summed))
+            sa.select(of_day, sa.func.count(), sa.func.min(table.c.id), sa.func.max(table.c.id))
+            .add_columns(*(sa.func.sum(column % _PRIME) for column in summed))
             .where(*billed_conditions(table, filters))
             .group_by(of_day)
         )
