@@ -22,7 +22,7 @@ from dragoman.bulk.model_runner import ModelRunner
 from dragoman.bulk.output import AnswerColumns, write_rows
 from dragoman.bulk.progress import ProgressTracker
 from dragoman.bulk.report import BulkReport, build_report, count_outcomes, sum_batched, sum_lost
-from dragoman.bulk.requester import LocalRequester, ModelConfig, Requester
+from dragoman.bulk.requester import ModelConfig, Requester
 from dragoman.bulk.rows import RowReader, Source, validate_suffix
 from dragoman.configuration.validation import merge_providers, read_providers
 from dragoman.limits.budget import Budget, BudgetAccounts, Budgets, Spend
@@ -120,10 +120,10 @@ def _open_requesters(config: RunConfig, stack: AsyncExitStack) -> tuple[list[Req
 
         worker_pool = WorkerPool(Cluster(config.ray, config.workers), models)
         stack.push_async_callback(worker_pool.close)
-        return [*worker_pool.requesters()], worker_pool
+        return [Requester(each, partial(worker_pool.ask, index)) for index, each in enumerate(models)], worker_pool
     requesters: list[Requester] = []
     for each in models:
-        requesters.append(requester := LocalRequester(each))
+        requesters.append(requester := Requester(each))
         stack.push_async_callback(requester.close)
     return requesters, None
 

@@ -13,11 +13,14 @@ from dragoman.canonical.frozen import freeze, thaw
 from dragoman.canonical.message import Message
 from dragoman.policy.slots import SLOTS, Capability, expand_capabilities
 
-_GATED_METADATA = {
+_GATED_METADATA: dict[str, Capability | None] = {
+    "provider_raw": None,
+    "alternatives": None,
     "user_id": Capability.READ_SUBJECT,
     "team_id": Capability.READ_TEAMS,
     "labels": Capability.READ_LABELS,
 }
+"""The capability that shows a field of the metadata; None: no plugin sees it."""
 
 
 def filter_extensions(extensions: Extensions | None, capabilities: Iterable[Capability | str]) -> Extensions | None:
@@ -42,12 +45,8 @@ def filter_message(message: Message, granted: frozenset[Capability]) -> Message:
     The session needs read_agent, the user read_subject, the team read_teams and the labels read_labels.
     """
     metadata = message.metadata
-    hidden: dict[str, Any] = {
-        name: None for name in ("provider_raw", "alternatives") if getattr(metadata, name) is not None
-    }
-    for name, capability in _GATED_METADATA.items():
-        if getattr(metadata, name) is not None and capability not in granted:
-            hidden[name] = None
+    gated = _GATED_METADATA.items()
+    hidden = {name: None for name, gate in gated if getattr(metadata, name) is not None and gate not in granted}
     changes: dict[str, Any] = {"metadata": replace_fields(metadata, hidden)} if hidden else {}
     if message.session_id and Capability.READ_AGENT not in granted:
         changes["session_id"] = ""

@@ -14,7 +14,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from enum import Enum, auto
+from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,19 +55,12 @@ _QUOTED = " with text "
 
 
 class Mode(Enum):
-    """The kind of a transaction."""
+    """The kind of a transaction; the value is its options on PostgreSQL."""
 
-    READ = auto()
-    WRITE = auto()
-    STATEMENT = auto()
+    READ = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}  # noqa: RUF012
+    WRITE = {}  # noqa: RUF012
+    STATEMENT = {"isolation_level": "AUTOCOMMIT"}  # noqa: RUF012
     """A transaction whose first statement is the only one that writes."""
-
-
-_POSTGRES_OPTIONS: dict[Mode, dict[str, Any]] = {
-    Mode.READ: {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
-    Mode.WRITE: {},
-    Mode.STATEMENT: {"isolation_level": "AUTOCOMMIT"},
-}
 
 
 class Database:
@@ -165,9 +158,7 @@ class Database:
         sent = False  # whether the database may have committed it already
         try:
             with self.engine.connect() as connection:
-                connection.execution_options(
-                    **({WRITES: mode is not Mode.READ} if self.is_sqlite else _POSTGRES_OPTIONS[mode])
-                )
+                connection.execution_options(**({WRITES: mode is not Mode.READ} if self.is_sqlite else mode.value))
                 with connection.begin():
                     sent = mode is Mode.STATEMENT
                     result = work(connection)

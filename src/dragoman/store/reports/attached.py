@@ -21,7 +21,7 @@ from dragoman.pricing.analytics.rate_sheet import COUNTS
 from dragoman.pricing.analytics.usage_columns import between_condition, connect, quote_identifier, quote_literal
 from dragoman.pricing.analytics.usages import DECIMAL, PLACES, RecordedReplies, as_request_error
 from dragoman.store.errors import StoreError, StoreVersionError
-from dragoman.store.reports.export import COLUMNS
+from dragoman.store.reports.export import COLUMNS, METADATA_FIELDS
 from dragoman.store.schema import HEAD, VERSION_TABLE
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ _DECODE_TEXT_SQL = (
     r"array_to_string(list_transform(string_split({0}, '\\'), lambda part: replace(part, '\0', chr(0))), '\')"
 )
 """`columns.decode_text` in SQL."""
-_METADATA_FIELDS = frozenset({"provider", "model", "user_id", "team_id", "status", "stop_reason"})
-"""Fields of the metadata itself; the others are in its usage."""
 
 
 _BACKENDS = {
@@ -96,7 +94,7 @@ def _columns(*, attempt: bool) -> str:
     }
     for name, duckdb_type in COLUMNS.items():
         if not expressions.get(name):
-            path = quote_literal(f"$.{name}" if name in _METADATA_FIELDS else f"$.usage.{name}")
+            path = quote_literal(f"$.{name}" if name in METADATA_FIELDS else f"$.usage.{name}")
             extracted = "json_extract_string" if duckdb_type == "VARCHAR" else "json_extract"
             expressions[name] = f"CAST({extracted}(metadata, {path}) AS {duckdb_type})"
     return ", ".join(f"{expressions[name]} AS {quote_identifier(name)}" for name in COLUMNS)

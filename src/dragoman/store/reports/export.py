@@ -44,12 +44,14 @@ from dragoman.store.schema import attempts, messages
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+METADATA_FIELDS = ("provider", "model", "user_id", "team_id", "status", "stop_reason")
+"""Fields of the metadata itself; the others are in its usage."""
 COLUMNS: Mapping[str, str] = {
     **dict.fromkeys(("session_id", "id"), "VARCHAR"),
     "seq": "BIGINT",
     "attempt": "BOOLEAN",
     "at": "TIMESTAMP WITH TIME ZONE",
-    **dict.fromkeys(("provider", "model", "user_id", "team_id", "status", "stop_reason"), "VARCHAR"),
+    **dict.fromkeys(METADATA_FIELDS, "VARCHAR"),
     **dict.fromkeys(COUNTS, "BIGINT"),
     "server_tools": "MAP(VARCHAR, BIGINT)",
     "terms": "MAP(VARCHAR, VARCHAR)",
@@ -215,12 +217,7 @@ def _to_row(bill: BilledReply, text: bool) -> dict[str, Any]:
         "seq": bill.seq,
         "attempt": bill.attempt,
         "at": to_micros(message.created_at),
-        "provider": metadata.provider,
-        "model": metadata.model,
-        "user_id": metadata.user_id,
-        "team_id": metadata.team_id,
-        "status": metadata.status,
-        "stop_reason": metadata.stop_reason,
+        **{name: getattr(metadata, name) for name in METADATA_FIELDS},
     }
     if (usage := metadata.usage) is not None:
         row |= {name: getattr(usage, name) for name in _COPIED_FIELDS}
