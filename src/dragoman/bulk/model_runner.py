@@ -21,8 +21,7 @@ from dragoman.adapter.errors import (
 from dragoman.adapter.losses import log_losses
 from dragoman.adapter.wire import WireResponse
 from dragoman.attempt.attempt import Attempt, exchange_whole, run_attempts
-from dragoman.bulk.attempts import Row, RunStoppedError
-from dragoman.bulk.claims import ModelRun, PendingRow
+from dragoman.bulk.attempts import ModelRun, PendingRow, Row, RunStoppedError
 from dragoman.bulk.manifest.records import RowRecord, State
 from dragoman.bulk.rows import Row as SourceRow
 from dragoman.bulk.rows import Source, build_messages, prompt_digest

@@ -12,8 +12,8 @@ from dragoman.adapter.contract import Prices, bundled_prices
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.registry import parse_model
 from dragoman.batch.results import BatchPrices
+from dragoman.bulk.attempts import CostEstimator, ModelRun
 from dragoman.bulk.batch_runner import BatchRunner
-from dragoman.bulk.claims import CostEstimator, ModelRun
 from dragoman.bulk.config import RunConfig
 from dragoman.bulk.manifest.manifest import Manifest, now_micros
 from dragoman.bulk.manifest.records import sum_known

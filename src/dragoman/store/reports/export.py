@@ -76,10 +76,6 @@ _MIN_LINE_SIZE = 16 * 1024 * 1024
 """DuckDB's default maximum of bytes per JSON line."""
 _PRIME = 1_000_003
 """The sums that identify a state of a day are taken modulo this, so that none overflows."""
-_COPIED_FIELDS = (
-    *COUNTS, "server_tools", "terms", "service_tier", "speed", "unread", "cost_status", "unpriced", "pricing_version",
-    "pricing_mode", "latency_ms",
-)  # fmt: skip
 _MAX_COST = Decimal(10) ** (38 - PLACES)
 _SMALLEST_COST = Decimal(1).scaleb(-PLACES)
 
@@ -220,7 +216,7 @@ def _to_row(bill: BilledReply, text: bool) -> dict[str, Any]:
         **{name: getattr(metadata, name) for name in METADATA_FIELDS},
     }
     if (usage := metadata.usage) is not None:
-        row |= {name: getattr(usage, name) for name in _COPIED_FIELDS}
+        row |= {name: getattr(usage, name) for name in COLUMNS if name not in row}
         row["raw"] = None if usage.raw is None else wirejson.dumps_text(usage.raw)
         row["cost_usd"] = None
         if (cost := usage.cost_usd) is not None:
