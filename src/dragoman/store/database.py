@@ -58,7 +58,7 @@ class Mode(Enum):
     """The kind of a transaction; the value is its options on PostgreSQL."""
 
     READ = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}  # noqa: RUF012
-    WRITE = dict[str, Any]()
+    WRITE = dict[str, Any]()  # noqa: RUF012
     STATEMENT = {"isolation_level": "AUTOCOMMIT"}  # noqa: RUF012
     """A transaction whose first statement is the only one that writes."""
 

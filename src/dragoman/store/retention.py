@@ -15,16 +15,7 @@ from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock, 
 from dragoman.canonical.extensions.message_labels import EARLIER_RECORDS, RECORDS
 from dragoman.canonical.extensions.security import RETENTION, read_retention
 from dragoman.canonical.message import Message, MessageMetadata
-from dragoman.store.columns import (
-    MALFORMED_DATA_ERRORS,
-    decode_json,
-    decode_text,
-    encode_json,
-    encode_text,
-    from_micros,
-    to_micros,
-    unreadable_error,
-)
+from dragoman.store import columns
 from dragoman.store.errors import StoreError
 from dragoman.store.records import RetentionAction, RetentionRecord, UserDeletion
 from dragoman.store.rows import attempt_row, extensions_from_row, message_from_row, message_row
@@ -45,13 +36,13 @@ def delete_user(connection: sa.Connection, user_id: str, now: int) -> UserDeleti
     """
     if not isinstance(user_id, str) or not user_id:
         raise StoreError("name the user whose data is to be deleted")
-    user = encode_text(user_id)
+    user = columns.encode_text(user_id)
     own = sa.select(sessions.c.id).where(sessions.c.user_id == user)
     is_shared = sa.or_(sessions.c.user_id.is_(None), sessions.c.user_id != user)
     forks = connection.execute(
         sa.select(sessions.c.id).where(sessions.c.parent_session_id.in_(own), is_shared).order_by(sessions.c.id)
     ).scalars()
-    forked = tuple(map(decode_text, forks))
+    forked = tuple(map(columns.decode_text, forks))
     related = (messages, attempts, tool_calls, tool_ids)
     counts: dict[str, Any] = {
         table.name: connection.execute(
@@ -77,7 +68,7 @@ def delete_user(connection: sa.Connection, user_id: str, now: int) -> UserDeleti
         user_id=user_id,
         sessions=deleted,
         **counts,
-        shared_sessions=tuple(sorted(map(decode_text, shared))),
+        shared_sessions=tuple(sorted(map(columns.decode_text, shared))),
         erased=erased,
         forks=forked,
     )
@@ -154,7 +145,7 @@ def enforce(
     used = connection.execute(session if dry_run else session.with_for_update()).scalar_one_or_none()
     if used is None:  # deleted in the meantime
         return None
-    is_over = from_micros(used) + session_idle <= now
+    is_over = columns.from_micros(used) + session_idle <= now
     sources = [
         row
         for row in _select(connection, messages, row_id, _HAS_RETENTION)
@@ -169,14 +160,14 @@ def enforce(
     begun = min(row.created_at for row in (*sources, *(row for row, _ in prompts)))
     broken = _select(connection, attempts, row_id, attempts.c.created_at >= begun)
     # The prompt of a turn that nobody has answered is in no message.
-    unanswered = {name for _, ids in prompts for name in ids} - {decode_text(row.id) for row in affected}
+    unanswered = {name for _, ids in prompts for name in ids} - {columns.decode_text(row.id) for row in affected}
     record = RetentionRecord(
-        session_id=decode_text(row_id),
+        session_id=columns.decode_text(row_id),
         action=action,
         at=now,
         messages=len(affected) + len(unanswered),
         attempts=len(broken),
-        sources=(*(decode_text(row.id) for row in sources), *sorted(unanswered)),
+        sources=(*(columns.decode_text(row.id) for row in sources), *sorted(unanswered)),
     )
     if dry_run:
         return record
@@ -203,11 +194,11 @@ def enforce(
     row_of_record = {
         "session_id": row_id,
         "seq": 0 if last is None else last + 1,
-        "at": to_micros(record.at),
+        "at": columns.to_micros(record.at),
         "action": record.action,
         "messages": record.messages,
         "attempts": record.attempts,
-        "sources_json": encode_json(list(record.sources)),
+        "sources_json": columns.encode_json(list(record.sources)),
     }
     connection.execute(sa.insert(table), row_of_record)
     return record
@@ -218,15 +209,15 @@ def read_records(connection: sa.Connection, session_id: str | None) -> tuple[Ret
     table = retention_records
     query = sa.select(table).order_by(table.c.at, table.c.session_id, table.c.seq)
     if session_id is not None:
-        query = query.where(table.c.session_id == encode_text(session_id))
+        query = query.where(table.c.session_id == columns.encode_text(session_id))
     return tuple(
         RetentionRecord(
-            session_id=decode_text(row.session_id),
+            session_id=columns.decode_text(row.session_id),
             action=row.action,
-            at=from_micros(row.at),
+            at=columns.from_micros(row.at),
             messages=row.messages,
             attempts=row.attempts,
-            sources=tuple(decode_json(row.sources_json)),
+            sources=tuple(columns.decode_json(row.sources_json)),
         )
         for row in connection.execute(query)
     )
@@ -239,9 +230,9 @@ def _due_prompts(
     found = []
     for row in _select(connection, turns, row_id, _PROMPT_HAS_RETENTION, order=turns.c.number):
         try:
-            kept = {entry["id"]: entry.get(RETENTION) for entry in decode_json(row.prompt_json)}
-        except MALFORMED_DATA_ERRORS as error:
-            raise unreadable_error(f"a turn of the session {row_id!r:.80}", error) from None
+            kept = {entry["id"]: entry.get(RETENTION) for entry in columns.decode_json(row.prompt_json)}
+        except columns.MALFORMED_DATA_ERRORS as error:
+            raise columns.unreadable_error(f"a turn of the session {row_id!r:.80}", error) from None
         ids = [name for name, end in kept.items() if isinstance(end, Mapping) and _is_due(end, now, session_is_over)]
         if ids:
             found.append((row, ids))

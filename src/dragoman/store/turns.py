@@ -14,18 +14,7 @@ from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.extensions.security import RETENTION
 from dragoman.canonical.message import SCHEMA_VERSION, Message, MessageStatus, Role, read_message, write_message
 from dragoman.open_turns import CallProgress, FailedAttempt, OpenTurn, TurnStep
-from dragoman.store.columns import (
-    MALFORMED_DATA_ERRORS,
-    decode_json,
-    decode_optional,
-    decode_text,
-    encode_id,
-    encode_optional,
-    encode_text,
-    from_micros,
-    to_micros,
-    unreadable_error,
-)
+from dragoman.store import columns
 from dragoman.store.errors import ConflictError, StoreError
 from dragoman.store.records import StoredCall
 from dragoman.store.schema import tool_calls, tool_ids, turns
@@ -69,10 +58,10 @@ def save_tool_calls(
             elif isinstance(block, ToolResultBlock):
                 answer = {
                     "of_session": session_id,
-                    "of_call": encode_text(block.tool_use_id),
+                    "of_call": columns.encode_text(block.tool_use_id),
                     "new_status": FAILED if block.is_error else SUCCEEDED,
-                    "answer": encode_id(message.id, "a message's id"),
-                    "answered_at": to_micros(message.created_at),
+                    "answer": columns.encode_id(message.id, "a message's id"),
+                    "answered_at": columns.to_micros(message.created_at),
                 }
                 for call in reversed(calls):  # a call of the same turn has its result at once
                     if call["id"] == answer["of_call"] and call["status"] == PENDING:
@@ -96,16 +85,16 @@ def _call_row(
         "session_id": session_id,
         "seq": seq,
         "position": position,
-        "id": encode_text(block.id),
-        "message_id": encode_id(message.id, "a message's id"),
+        "id": columns.encode_text(block.id),
+        "message_id": columns.encode_id(message.id, "a message's id"),
         "result_message_id": None,
-        "name": encode_text(block.name),
+        "name": columns.encode_text(block.name),
         # The calls of a broken reply are never run.
         "status": PENDING if is_complete else CANCELLED,
-        "provider_id": encode_optional(provider_id),
-        "provider": encode_optional(provider),
-        "created_at": to_micros(message.created_at),
-        "completed_at": None if is_complete else to_micros(message.created_at),
+        "provider_id": columns.encode_optional(provider_id),
+        "provider": columns.encode_optional(provider),
+        "created_at": columns.to_micros(message.created_at),
+        "completed_at": None if is_complete else columns.to_micros(message.created_at),
     }
 
 
@@ -144,7 +133,7 @@ def load_tool_ids(connection: sa.Connection, session_id: str) -> dict[str, Any]:
     sent: dict[str, dict[str, str]] = {}
     stored = sa.select(tool_ids).where(tool_ids.c.session_id == session_id).order_by(tool_ids.c.number)
     for row in connection.execute(stored):
-        provider, canonical, name = map(decode_text, (row.provider, row.canonical_id, row.provider_id))
+        provider, canonical, name = map(columns.decode_text, (row.provider, row.canonical_id, row.provider_id))
         if row.kind == "issued":
             issued[canonical] = [provider, name]
         else:
@@ -159,10 +148,10 @@ def _entries(dump: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     """Yield the values of `_ENTRY` for each entry of the map. Raises StoreError if the map is malformed."""
     try:
         for canonical, (provider, name) in dump.get("issued", {}).items():
-            yield "issued", encode_text(provider), encode_text(canonical), encode_text(name)
+            yield "issued", columns.encode_text(provider), columns.encode_text(canonical), columns.encode_text(name)
         for provider, names in dump.get("sent", {}).items():
             for canonical, name in names.items():
-                yield "sent", encode_text(provider), encode_text(canonical), encode_text(name)
+                yield "sent", columns.encode_text(provider), columns.encode_text(canonical), columns.encode_text(name)
     except (AttributeError, TypeError, ValueError) as error:
         raise StoreError(f"this is not a dump of a ToolIdMap: {type(error).__name__}: {error!s:.200}") from None
 
@@ -189,14 +178,17 @@ def save_step(connection: sa.Connection, session_id: str, version: int, step: Tu
     else:
         changes: dict[str, Any] = {} if step.turn is None else _content(step.turn)
         if step.state != OPEN:
-            changes |= {"state": step.state, "error": encode_optional(step.error)}
+            changes |= {"state": step.state, "error": columns.encode_optional(step.error)}
         of_turn = {"of_session": session_id, "of_turn": step.number}
         if changes and not connection.execute(_UPDATE.values(updated_at=now, **changes), of_turn).rowcount:
             raise ConflictError("the turn is not in the store any more: load the session again")
     common = {"of_session": session_id, "moment": now}
     if step.started:
         started = step.started.items()
-        rows = [{**common, "of_call": encode_text(call), "effects": encode_optional(each)} for call, each in started]
+        rows = [
+            {**common, "of_call": columns.encode_text(call), "effects": columns.encode_optional(each)}
+            for call, each in started
+        ]
         connection.execute(_START, rows)
     if step.ended:
 
@@ -204,7 +196,7 @@ def save_step(connection: sa.Connection, session_id: str, version: int, step: Tu
             return None if result is None else write_message(Message(role=Role.TOOL, content=(result,))).decode()
 
         ended = step.ended.items()
-        rows = [{**common, "of_call": encode_text(call), "result": write_result(each)} for call, each in ended]
+        rows = [{**common, "of_call": columns.encode_text(call), "result": write_result(each)} for call, each in ended]
         connection.execute(_END, rows)
 
 
@@ -248,12 +240,12 @@ def load_turn(connection: sa.Connection, session_id: str, messages: tuple[Messag
     try:
         by_id = {message.id: message for message in messages}
         calls = {
-            decode_text(call["id"]): _progress(call, by_id)
+            columns.decode_text(call["id"]): _progress(call, by_id)
             for call in connection.execute(started.order_by(tool_calls.c.seq, tool_calls.c.position)).mappings()
         }
         prompt: list[Message] = []
         retention: dict[str, Mapping[str, Any]] = {}
-        for entry in decode_json(row["prompt_json"]):
+        for entry in columns.decode_json(row["prompt_json"]):
             kept = entry.pop(RETENTION, None)
             prompt.append(read_message(entry))
             if isinstance(kept, Mapping):
@@ -262,12 +254,12 @@ def load_turn(connection: sa.Connection, session_id: str, messages: tuple[Messag
             number=row["number"],
             prompt=tuple(prompt),
             first_message=row["first_seq"],
-            attempts=_ATTEMPTS.validate_python(decode_json(row["attempts_json"])),
+            attempts=_ATTEMPTS.validate_python(columns.decode_json(row["attempts_json"])),
             calls=calls,
             retention=retention,
         )
-    except MALFORMED_DATA_ERRORS as error:
-        raise unreadable_error(f"the open turn of the session {session_id!r:.80}", error) from None
+    except columns.MALFORMED_DATA_ERRORS as error:
+        raise columns.unreadable_error(f"the open turn of the session {session_id!r:.80}", error) from None
 
 
 _CALL_TEXTS = ("session_id", "message_id", "id", "name", "side_effects", "result_message_id")
@@ -276,13 +268,14 @@ _CALL_TEXTS = ("session_id", "message_id", "id", "name", "side_effects", "result
 def call_from_row(row: sa.RowMapping) -> StoredCall:
     """Return the call of a row. Raises UnreadableError."""
     try:
-        texts: dict[str, Any] = {name: decode_optional(row[name]) for name in _CALL_TEXTS}
+        texts: dict[str, Any] = {name: columns.decode_optional(row[name]) for name in _CALL_TEXTS}
         times: dict[str, Any] = {
-            name: None if row[name] is None else from_micros(row[name]) for name in ("started_at", "completed_at")
+            name: None if row[name] is None else columns.from_micros(row[name])
+            for name in ("started_at", "completed_at")
         }
-        return StoredCall(status=row["status"], created_at=from_micros(row["created_at"]), **texts, **times)
-    except MALFORMED_DATA_ERRORS as error:
-        raise unreadable_error(f"a call of the session {row['session_id']!r:.80}", error) from None
+        return StoredCall(status=row["status"], created_at=columns.from_micros(row["created_at"]), **texts, **times)
+    except columns.MALFORMED_DATA_ERRORS as error:
+        raise columns.unreadable_error(f"a call of the session {row['session_id']!r:.80}", error) from None
 
 
 def _turn_row(session_id: str, number: int, turn: OpenTurn, now: int) -> dict[str, Any]:
@@ -294,7 +287,7 @@ def _turn_row(session_id: str, number: int, turn: OpenTurn, now: int) -> dict[st
         "error": None,
         **_content(turn),
         "first_seq": turn.first_message,
-        "user_id": encode_optional(user_id),
+        "user_id": columns.encode_optional(user_id),
         "schema_version": SCHEMA_VERSION,
         "created_at": now,
         "updated_at": now,
@@ -312,13 +305,13 @@ def _content(turn: OpenTurn) -> dict[str, Any]:
 
 
 def _progress(row: sa.RowMapping, messages: Mapping[str, Message]) -> CallProgress:
-    started, effects = row["started_at"] is not None, decode_optional(row["side_effects"])
+    started, effects = row["started_at"] is not None, columns.decode_optional(row["side_effects"])
     if row["status"] != PENDING:
-        message = messages.get(decode_text(row["result_message_id"] or ""))
+        message = messages.get(columns.decode_text(row["result_message_id"] or ""))
     elif row["result_json"] is not None:
-        message = read_message(decode_json(row["result_json"]))
+        message = read_message(columns.decode_json(row["result_json"]))
     else:
         return CallProgress(started=started, side_effects=effects, waits=row["completed_at"] is not None)
     results = () if message is None else message.tool_results
-    result = next((each for each in results if each.tool_use_id == decode_text(row["id"])), None)
+    result = next((each for each in results if each.tool_use_id == columns.decode_text(row["id"])), None)
     return CallProgress(started=started, side_effects=effects, result=result)
