@@ -60,9 +60,8 @@ class Pipeline:
         denied_calls: Literal["raise", "answer"] = "raise",
         grants: Iterable[Capability | str] = (),
     ) -> None:
-        declared = [
-            PluginDeclaration.from_plugin(plugin) for plugin in ((plugins,) if isinstance(plugins, Plugin) else plugins)
-        ]
+        given = (plugins,) if isinstance(plugins, Plugin) else plugins
+        declared = list(map(PluginDeclaration.from_plugin, given))
         names = [each.name for each in declared]
         if repeated := {name for name in names if names.count(name) > 1}:
             raise ConfigurationError(f"two plugins have the name {min(repeated)!r}: give each a different name")

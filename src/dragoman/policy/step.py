@@ -72,29 +72,29 @@ class StepSource:
         """Return the views for these capabilities: plugins that have the same ones share them."""
         known, views = self.last_views
         if known != capabilities:
-            cache, given = self.cache, self.given_extensions  # a view that referred to this source would be a circle
-            hook = self.hook.removeprefix("cmf.")
-            source = _PluginViewSource(hook, capabilities, lambda: cache.get(_read(given), capabilities))
-            views = build_views(self.message, source, self.calls)
+            views = build_views(self.message, _PluginViewSource(self, capabilities), self.calls)
             self.last_views = (capabilities, views)
         return views
 
 
 class _PluginViewSource(ViewSource):
-    """Reads the extensions, filtered, when a view first needs them."""
+    """Filters the extensions when a view first reads them."""
 
-    __slots__ = ("_load",)
+    __slots__ = ("_unread",)
 
-    def __init__(self, hook: str, capabilities: frozenset[Capability], load: Callable[[], Extensions]) -> None:
-        self.hook = hook
+    def __init__(self, step: StepSource, capabilities: frozenset[Capability]) -> None:
+        self.hook = step.hook.removeprefix("cmf.")
         self.capabilities = capabilities
-        self._load: Callable[[], Extensions] | None = load
+        # Not the step itself, which keeps its views: it would be in a circle.
+        self._unread: tuple[FilterCache, Any, frozenset[Capability]] | None
+        self._unread = step.cache, step.given_extensions, capabilities
 
     @property
     def extensions(self) -> BaseExtensions | None:
-        if (load := self._load) is not None:  # two threads that come here together get the same
-            self._extensions = load()
-            self._load = None
+        if (unread := self._unread) is not None:  # two threads that come here together get the same
+            cache, given, capabilities = unread
+            self._extensions = cache.get(_read(given), capabilities)
+            self._unread = None
         return self._extensions
 
 

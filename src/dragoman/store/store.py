@@ -38,7 +38,7 @@ from dragoman.store.records import (
 from dragoman.store.reports import BillingFilters, iter_billed_replies
 from dragoman.store.retention import delete_user
 from dragoman.store.turns import FAILED, PENDING
-from dragoman.store.writes import TurnRecord, dump_tool_ids
+from dragoman.store.writes import TurnRecord
 
 ToolIds = ToolIdMap | Mapping[str, Any]
 Extensions = Mapping[str, Mapping[str, Any]]
@@ -433,7 +433,7 @@ def _new_turn_record(
     return TurnRecord(
         read_messages("messages", messages),
         read_messages("attempts", attempts),
-        dump_tool_ids(tool_ids),
+        tool_ids.dump() if isinstance(tool_ids, ToolIdMap) else tool_ids or {},
         {} if extensions is None else read_mapping("extensions", extensions),
         step=step,
     )

@@ -14,7 +14,6 @@ import sqlalchemy as sa
 from pydantic_core import to_json
 from sqlalchemy.exc import IntegrityError
 
-from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.message import Message
 from dragoman.open_turns import TurnStep
 from dragoman.store.columns import check_integer, encode_id, encode_optional, encode_optional_json
@@ -114,10 +113,6 @@ class TurnRecord:
         """
         tools = any(block.type in ("tool_use", "tool_result") for message in self.messages for block in message.content)
         return not (tools or self.attempts or self.tool_ids) and (self.step is None or is_simple(self.step))
-
-
-def dump_tool_ids(tool_ids: ToolIdMap | Mapping[str, Any] | None) -> Mapping[str, Any]:
-    return tool_ids.dump() if isinstance(tool_ids, ToolIdMap) else tool_ids or {}
 
 
 def create(connection: sa.Connection, made: Sequence[tuple[SessionRecord, TurnRecord]]) -> None:
