@@ -16,7 +16,7 @@ from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock
 from dragoman.canonical.message import SCHEMA_VERSION, Message, read_message, write_message
 from dragoman.store import columns
 from dragoman.store.records import SessionRecord
-from dragoman.store.schema import METADATA_TEXTS, USAGE_COUNTS
+from dragoman.store.schema import METADATA_TEXTS, USAGE_TOKENS
 
 _TEXTS = {"active_model": "model", "title": "title", "workspace_path": "workspace"}
 """The texts of a session by column, each with its field."""
@@ -84,7 +84,7 @@ def attempt_row(message: Message, session_id: str, seq: int) -> dict[str, Any]:
         "status": message_metadata.status.value,
         "stop_reason": None if message_metadata.stop_reason is None else message_metadata.stop_reason.value,
         **{name: columns.encode_optional(getattr(message_metadata, name)) for name in METADATA_TEXTS},
-        **{name: getattr(usage, name, None) for name in (*USAGE_COUNTS, "cost_usd")},
+        **{name: getattr(usage, name, None) for name in (*USAGE_TOKENS, "cost_usd", "latency_ms")},
         "pricing_version": columns.encode_optional(usage.pricing_version) if usage else None,
         "cost_status": usage.cost_status.value if usage else None,
     }

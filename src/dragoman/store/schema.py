@@ -26,11 +26,10 @@ Number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 METADATA_TEXTS = ("model", "provider", "user_id", "team_id")
 """Fields of a message's metadata that are columns."""
-USAGE_COUNTS = (
+USAGE_TOKENS = (
     "input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens", "reasoning_tokens",
-    "latency_ms",
 )  # fmt: skip
-"""Numbers of a message's usage that are columns."""
+"""Counts of a message's usage that are columns."""
 
 metadata = sa.MetaData()
 
@@ -83,10 +82,11 @@ def _message_columns() -> list[sa.Column[Any]]:
         sa.Column("status", sa.Text, nullable=False),
         sa.Column("stop_reason", sa.Text),
         *(sa.Column(name, sa.Text) for name in METADATA_TEXTS),
-        *(sa.Column(name, sa.BigInteger) for name in USAGE_COUNTS),
+        *(sa.Column(name, sa.BigInteger) for name in USAGE_TOKENS),
         sa.Column("cost_usd", ExactDecimal),
         sa.Column("cost_status", sa.Text),
         sa.Column("pricing_version", sa.Text),
+        sa.Column("latency_ms", sa.BigInteger),
     ]
 
 
