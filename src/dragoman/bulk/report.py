@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import combinations
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import sqlalchemy as sa
 
@@ -138,8 +138,10 @@ class BulkReport:
         self.close()
 
 
-def build_report(manifest: Manifest, models: Mapping[str, int], **of_run: Any) -> BulkReport:
-    """Return the report. ``of_run`` are the fields that the manifest does not know."""
+def summarize(
+    manifest: Manifest, models: Mapping[str, int]
+) -> tuple[tuple[ModelSummary, ...], dict[tuple[str, str], float | None]]:
+    """Return the summary of each model, and the share of equal answers for each pair of models."""
     pairs = {pair: _count_agreement(manifest, *map(models.__getitem__, pair)) for pair in combinations(models, 2)}
     lines = []
     for model, number in models.items():
@@ -153,15 +155,7 @@ def build_report(manifest: Manifest, models: Mapping[str, int], **of_run: Any) -
                 agreement=_ratio(sum(same for same, _ in model_pairs), sum(both for _, both in model_pairs)),
             )
         )
-    return BulkReport(
-        models=tuple(lines),
-        lost=sum_lost(manifest),
-        agreement={pair: _ratio(*found) for pair, found in pairs.items()},
-        cost_usd=sum_known(*(line.cost_usd for line in lines)),
-        _manifest=manifest,
-        _models=models,
-        **of_run,
-    )
+    return tuple(lines), {pair: _ratio(*found) for pair, found in pairs.items()}
 
 
 def count_outcomes(manifest: Manifest, model: str, model_no: int) -> tuple[ModelSummary, int]:

@@ -21,7 +21,7 @@ from dragoman.bulk.manifest.write_batcher import WriteBatcher
 from dragoman.bulk.model_runner import ModelRunner
 from dragoman.bulk.output import AnswerColumns, write_rows
 from dragoman.bulk.progress import ProgressTracker
-from dragoman.bulk.report import BulkReport, build_report, count_outcomes, sum_batched, sum_lost
+from dragoman.bulk.report import BulkReport, count_outcomes, sum_batched, sum_lost, summarize
 from dragoman.bulk.requester import ModelConfig, Requester
 from dragoman.bulk.rows import RowReader, Source, validate_suffix
 from dragoman.configuration.validation import merge_providers, read_providers
@@ -97,8 +97,20 @@ async def run_bulk(config: RunConfig) -> BulkReport:
                 tracker.notify()
             has_labels = config.labels is not None or manifest.has_labels()
             columns = AnswerColumns(config.prefix, form, row_reader.known_labels if has_labels else None)
-            of_run = {"row_count": rows, "stopped": tracker.stopped, "resumed": resumed}
-            result = build_report(manifest, numbers, **of_run, _source=config.source, _columns=columns)
+            summaries, agreement = summarize(manifest, numbers)
+            result = BulkReport(
+                row_count=rows,
+                models=summaries,
+                lost=sum_lost(manifest),
+                agreement=agreement,
+                stopped=tracker.stopped,
+                cost_usd=sum_known(*(each.cost_usd for each in summaries)),
+                resumed=resumed,
+                _manifest=manifest,
+                _source=config.source,
+                _models=numbers,
+                _columns=columns,
+            )
             if config.to is not None:
                 await asyncio.to_thread(write_rows, config.to, result, config.source, columns)
         except BaseException:

@@ -44,7 +44,6 @@ logger = get_logger("dragoman.policy")
 POST_HOOKS = frozenset({Hook.TOOL_POST_INVOKE, Hook.PROMPT_POST_FETCH, Hook.RESOURCE_POST_FETCH})
 """The hooks at which data arrives and gets the labels of its data policy."""
 
-_NAME = "the pipeline"
 _REPEATED = Violation(
     "a plugin changed the message, and one that had judged it before wants another change: let the two be one plugin",
     code="cannot_change",
@@ -239,9 +238,8 @@ class StepRun:
         return final
 
     def deny(self, violation: Violation, cause: Exception | None = None) -> NoReturn:
-        denial = PolicyDeniedError(
-            self.source.hook, violation.plugin or _NAME, violation.code, violation.reason, violation.description
-        )
+        plugin = violation.plugin or "the pipeline"
+        denial = PolicyDeniedError(self.source.hook, plugin, violation.code, violation.reason, violation.description)
         if self.on_denial is not None:
             self.on_denial(denial)
         raise denial from cause

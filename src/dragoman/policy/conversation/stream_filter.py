@@ -209,5 +209,4 @@ class StreamFilter:
         return (*released, done)
 
     def _message(self, content: tuple[ContentBlock, ...]) -> Message:
-        fields = {"id": self._message_id, "session_id": self.session_id}
-        return Message(role=Role.ASSISTANT, content=content, **fields)
+        return Message(id=self._message_id, session_id=self.session_id, role=Role.ASSISTANT, content=content)
