@@ -12,19 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import (
-    URL,
-    Connection,
-    Dialect,
-    Engine,
-    Numeric,
-    Table,
-    Text,
-    create_engine,
-    event,
-    make_url,
-    text,
-)
+import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DisconnectionError
 from sqlalchemy.pool import NullPool, StaticPool
@@ -52,35 +40,35 @@ _MAX_PAUSE = 0.02
 class ExactDecimal(TypeDecorator[Decimal]):
     """Money: NUMERIC if the database has it, and text on SQLite, which would use a float."""
 
-    impl = Text
+    impl = sa.Text
     cache_ok = True
 
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(Text() if dialect.name == "sqlite" else Numeric())
+    def load_dialect_impl(self, dialect: sa.Dialect) -> TypeEngine[Any]:
+        return dialect.type_descriptor(sa.Text() if dialect.name == "sqlite" else sa.Numeric())
 
-    def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> Any:
+    def process_bind_param(self, value: Decimal | None, dialect: sa.Dialect) -> Any:
         return format(value, "f") if value is not None and dialect.name == "sqlite" else value
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> Decimal | None:
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> Decimal | None:
         if isinstance(value, bytes):
             # A damaged row. Decimal would raise TypeError, as it does for a mistake of this program.
             raise InvalidOperation("an amount is stored as bytes")
         return None if value is None else Decimal(value)
 
 
-def insert_into(connection: Connection, table: Table) -> Any:
+def insert_into(connection: sa.Connection, table: sa.Table) -> Any:
     """Return an insert of the connection's database, which may say what happens to rows that exist."""
     return (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
 
 
-def parse_url(url: str | URL, what: str) -> URL:
+def parse_url(url: str | sa.URL, what: str) -> sa.URL:
     """Return the parsed URL of ``what``, such as "the store".
 
     Raises ConfigurationError if it is not a URL of a supported database. The message does not show the URL: it may hold
     a password.
     """
     try:
-        parsed = make_url(url)
+        parsed = sa.make_url(url)
     except (ArgumentError, ValueError):
         raise ConfigurationError(
             "this is not a database URL: write sqlite:///chats.db, sqlite:// (in memory) or postgresql://host/name"
@@ -92,25 +80,25 @@ def parse_url(url: str | URL, what: str) -> URL:
     return parsed
 
 
-def is_sqlite(url: URL) -> bool:
+def is_sqlite(url: sa.URL) -> bool:
     return url.get_backend_name() == "sqlite"
 
 
-def sqlite_file(url: URL) -> Path | None:
+def sqlite_file(url: sa.URL) -> Path | None:
     """Return the file of a SQLite database; None in memory, and for PostgreSQL."""
     return Path(url.database) if is_sqlite(url) and url.database not in (None, "", ":memory:") else None
 
 
-def user_database(name: str) -> URL:
+def user_database(name: str) -> sa.URL:
     """Return the URL of a SQLite file in the user's data folder."""
     from platformdirs import user_data_path
 
-    return URL.create("sqlite", database=str(user_data_path("dragoman", appauthor=False) / name))
+    return sa.URL.create("sqlite", database=str(user_data_path("dragoman", appauthor=False) / name))
 
 
 def create_sqlite_engine(
-    url: URL, *, timeout: float, busy_timeout: float, synchronous: Synchronous, pool_size: int, max_overflow: int = 0
-) -> Engine:
+    url: sa.URL, *, timeout: float, busy_timeout: float, synchronous: Synchronous, pool_size: int, max_overflow: int = 0
+) -> sa.Engine:
     """Create an engine for a SQLite file, or for one database in memory.
 
     ``timeout`` is the number of seconds that a connection of the pool may take, and ``busy_timeout`` those that SQLite
@@ -122,14 +110,14 @@ def create_sqlite_engine(
     if sqlite_file(url) is not None:
         pool = {"pool_size": pool_size, "max_overflow": max_overflow, "pool_timeout": timeout}
     connect_args = {"timeout": busy_timeout, "check_same_thread": False}
-    engine = create_engine(url, hide_parameters=True, connect_args=connect_args, **pool)
-    event.listen(engine, "do_connect", create_private_database)
-    event.listen(engine, "connect", lambda connection, _: _configure_sqlite(connection, synchronous, timeout))
-    event.listen(engine, "begin", _begin)
+    engine = sa.create_engine(url, hide_parameters=True, connect_args=connect_args, **pool)
+    sa.event.listen(engine, "do_connect", create_private_database)
+    sa.event.listen(engine, "connect", lambda connection, _: _configure_sqlite(connection, synchronous, timeout))
+    sa.event.listen(engine, "begin", _begin)
     return engine
 
 
-def create_reading_engine(file: Path, *, busy_timeout: float) -> Engine:
+def create_reading_engine(file: Path, *, busy_timeout: float) -> sa.Engine:
     """Create an engine that changes neither a SQLite file nor its folder, with a connection for each transaction: see
     `dragoman.sqlite_files.read_unchanged`.
     """
@@ -137,19 +125,19 @@ def create_reading_engine(file: Path, *, busy_timeout: float) -> Engine:
     def connect() -> sqlite3.Connection:
         return connect_read_only(file, timeout=busy_timeout, check_same_thread=False, isolation_level=None)
 
-    engine = create_engine("sqlite://", hide_parameters=True, creator=connect, poolclass=NullPool)
-    event.listen(engine, "begin", _begin)
+    engine = sa.create_engine("sqlite://", hide_parameters=True, creator=connect, poolclass=NullPool)
+    sa.event.listen(engine, "begin", _begin)
     return engine
 
 
 def create_postgres_engine(
-    url: URL, *, timeout: float, pool_size: int, max_overflow: int = 0, connect_args: Mapping[str, Any] | None = None
-) -> Engine:
+    url: sa.URL, *, timeout: float, pool_size: int, max_overflow: int = 0, connect_args: Mapping[str, Any] | None = None
+) -> sa.Engine:
     """Create an engine for PostgreSQL. ``timeout`` is the number of seconds that a connection of the pool may take, and
     ``connect_args`` are libpq's. Raises MissingExtraError without psycopg.
     """
     try:
-        engine = create_engine(
+        engine = sa.create_engine(
             url,
             hide_parameters=True,
             pool_size=pool_size,
@@ -159,19 +147,19 @@ def create_postgres_engine(
         )
     except ImportError:
         raise MissingExtraError('PostgreSQL needs psycopg: pip install "dragoman[postgres]"') from None
-    event.listen(engine, "checkout", _check_connection_open)
+    sa.event.listen(engine, "checkout", _check_connection_open)
     return engine
 
 
-def lock_for_migration(connection: Connection, key: int) -> None:
+def lock_for_migration(connection: sa.Connection, key: int) -> None:
     """Wait, on PostgreSQL, until no other program changes these tables, and keep the others out until the transaction
     ends. ``key`` is an arbitrary number that other programs are unlikely to use. SQLite has one writer anyway.
     """
     if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
+        connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
 
 
-def run_migrations(connection: Connection, package: str) -> None:
+def run_migrations(connection: sa.Connection, package: str) -> None:
     """Run Alembic's migrations of the package, up to the newest one, in the connection's transaction."""
     # Imported here: the import is slow, and an up-to-date database does not need it.
     from alembic import command
@@ -211,7 +199,7 @@ def _configure_sqlite(connection: Any, synchronous: Synchronous, timeout: float)
     connection.execute("PRAGMA secure_delete = ON")
 
 
-def _begin(connection: Connection) -> None:
+def _begin(connection: sa.Connection) -> None:
     # A transaction that reads first and writes then could not wait for the lock: what it has read may be outdated.
     writes = connection.get_execution_options().get(WRITES)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -18,7 +18,7 @@ from dragoman.bulk import BulkReport, Progress, bulk, bulk_async
 from dragoman.bulk.config import RunConfig
 from dragoman.bulk.manifest.manifest import Manifest
 from dragoman.bulk.manifest.records import RowRecord
-from dragoman.bulk.rows import MemorySource, prompt_digest
+from dragoman.bulk.rows import open_source, prompt_digest
 from dragoman.limits import Limit, Limits
 from dragoman.store.errors import StoreError
 from dragoman.transport import RetryPolicy
@@ -91,7 +91,7 @@ def test_requests_in_flight_at_a_kill_are_asked_again_and_counted(tmp_path: Path
     with pytest.raises(ConfigurationError, match=r"different settings \(options\)"):
         run(Provider(), prompts(1), _start_run(manifest, run_config, tmp_path))
     manifest = Manifest(tmp_path / "n")
-    (model_no,) = manifest.open_run(RunConfig(source=MemorySource([]), models=[HAIKU]).fingerprint(), [HAIKU])
+    (model_no,) = manifest.open_run(RunConfig(source=open_source([]), models=[HAIKU]).fingerprint(), [HAIKU])
     claims = [RowRecord(model_no, n, prompt_digest((f"question {n}",)), Decimal("0.25"), 7) for n in (1, 3)]
     manifest.save(claims)
     manifest.close()
@@ -110,7 +110,7 @@ def test_a_run_resumes_with_a_version_that_has_more_options() -> None:
         novelty: float | None = None
 
     def fingerprint(options: AdapterOptions) -> dict[str, Any]:
-        return RunConfig(source=MemorySource([]), models=[HAIKU], options=options).fingerprint()
+        return RunConfig(source=open_source([]), models=[HAIKU], options=options).fingerprint()
 
     assert fingerprint(NewerOptions(temperature=0.5)) == fingerprint(AdapterOptions(temperature=0.5))
     assert fingerprint(NewerOptions(novelty=0.5)) != fingerprint(AdapterOptions())

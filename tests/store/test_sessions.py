@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,15 @@ from hypothesis import strategies as st
 from dragoman.canonical.blocks import TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Message
 from dragoman.open_turns import OpenTurn, TurnStep
-from dragoman.store import ConflictError, SessionNotFoundError, Store, StoreError, StoreVersionError, UnreadableError
+from dragoman.store import (
+    ConflictError,
+    SessionNotFoundError,
+    Store,
+    StoreError,
+    StoreVersionError,
+    UnreadableError,
+    queries,
+)
 from dragoman.testing import strategies
 from tests.sampling import examples
 from tests.store.turns import TABLES, Clock, everything, reply, rows, tool_turn
@@ -127,9 +136,8 @@ def test_a_search_without_the_index_finds_the_same(store: Store) -> None:
     store.create(messages=[Message.user(prompt) for prompt in ("abcabc", 'quo"te', "ab", "a%b_c", "abcd NEAR OR abc*")])
     for text in ("abc", 'quo"', "ab", "%b_", "near or", "abc*", '"'):
         with_index = store.search(text)
-        store._indexed = not store._indexed if store._database.is_sqlite else False
-        assert store.search(text) == with_index
-        store._indexed = store._database.is_sqlite
+        with patch.object(queries, "SEARCH_TABLE", "no_index"):
+            assert store.search(text) == with_index
 
 
 def test_a_fork_is_independent(store: Store) -> None:
@@ -278,7 +286,7 @@ def test_a_search_finds_what_holds_the_text(texts: list[str], text: str) -> None
     with Store("sqlite://") as store:
         store.create(messages=[Message.user(words) for words in texts])
         indexed = {hit.seq for hit in store.search(text)}
-        store._indexed = False
-        assert {hit.seq for hit in store.search(text)} == indexed
+        with patch.object(queries, "SEARCH_TABLE", "no_index"):
+            assert {hit.seq for hit in store.search(text)} == indexed
         if text.isascii() and text and "\0" not in text:
             assert indexed >= {seq for seq, words in enumerate(texts) if text in words}

@@ -4,7 +4,7 @@ They need the extra ``dragoman[store]``, and ``dragoman[report]`` for Parquet.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
@@ -142,26 +142,19 @@ def bulk(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSe
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(bulk_async(prompts, model, **settings))
-    return _run_in_thread(lambda: bulk_async(prompts, model, **settings))
-
-
-def _run_in_thread(start: Callable[[], Coroutine[Any, Any, BulkReport]]) -> BulkReport:
-    """Run it on an event loop of its own: the caller's loop, such as that of a notebook, waits as for any sync call.
-
-    An interrupt of the caller cancels the run, which waits for what is in flight.
-    """
+    # On an event loop of its own: the caller's loop, such as that of a notebook, waits as for any sync call.
     begun: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
 
     async def run() -> BulkReport:
         if (task := asyncio.current_task()) is not None:
             begun.append((asyncio.get_running_loop(), task))
-        return await start()
+        return await bulk_async(prompts, model, **settings)
 
     with ThreadPoolExecutor(1) as thread:
         running = thread.submit(copy_context().run, asyncio.run, run())
         try:
             return running.result()
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # it cancels the run, which waits for what is in flight
             for loop, task in begun:
                 loop.call_soon_threadsafe(task.cancel)
             raise

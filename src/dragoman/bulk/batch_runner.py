@@ -23,7 +23,7 @@ from dragoman.adapter.errors import (
 )
 from dragoman.batch import AsyncBatches, BatchError, BatchRequest
 from dragoman.batch.results import BatchPrices, BatchResult
-from dragoman.bulk.claims import PendingRow
+from dragoman.bulk.attempts import PendingRow
 from dragoman.bulk.manifest.records import NOTHING_PAID, LostRequest, RowRecord, RowUsage, State
 from dragoman.bulk.model_runner import ModelRunner
 from dragoman.bulk.rows import Source, build_messages

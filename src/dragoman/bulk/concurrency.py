@@ -7,13 +7,12 @@ provider's headers state the remaining quota, no more requests than that are sen
 import asyncio
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from dragoman.adapter.errors import ConfigurationError, ProviderError, RateLimitError
 from dragoman.adapter.replies.rate_limit_headers import remaining_requests
-from dragoman.effects import Broken, Failed, Perform, Replied, SendOutcome, call
-from dragoman.limits.reservation import MeasureUsage, Reservation, usage_of
+from dragoman.effects import Broken, Failed, Replied, SendOutcome
+from dragoman.limits.reservation import Reservation, usage_of
 from dragoman.transport import Timing
 from dragoman.transport.retry import RetryState
 
@@ -93,24 +92,9 @@ class ConcurrencyController:
         self._paused_until = max(self._paused_until, self.timing.clock() + seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class SlotGovernor:
-    """Gives an attempt its slot among the requests in flight. ``retries`` say how long a refusal lasts."""
-
-    controller: ConcurrencyController
-    retries: RetryState
-
-    def reserve(self, measure: MeasureUsage) -> Perform:
-        """Return the effect that waits for the slot."""
-
-        async def acquire() -> Slot:
-            return Slot(self.controller, self.retries, await self.controller.acquire())
-
-        return call(acquire)
-
-
 class Slot(Reservation):
-    """``number`` is that of the request at the controller."""
+    """The slot of an attempt among the requests in flight; ``number`` is that of its request at the controller.
+    ``retries`` say how long a refusal lasts."""
 
     def __init__(self, controller: ConcurrencyController, retries: RetryState, number: int) -> None:
         self._controller, self._retries, self._number = controller, retries, number

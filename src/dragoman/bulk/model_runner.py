@@ -1,7 +1,7 @@
 """Runs the rows of one model: sends those that are due, as many at once as the provider accepts."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,8 +21,7 @@ from dragoman.adapter.errors import (
 from dragoman.adapter.losses import log_losses
 from dragoman.adapter.wire import WireResponse
 from dragoman.attempt.attempt import Attempt, exchange_whole, run_attempts
-from dragoman.bulk.attempts import Row, RunStoppedError
-from dragoman.bulk.claims import ModelRun, PendingRow
+from dragoman.bulk.attempts import ModelRun, PendingRow, Row, RunStoppedError
 from dragoman.bulk.manifest.records import RowRecord, State
 from dragoman.bulk.rows import Row as SourceRow
 from dragoman.bulk.rows import Source, build_messages, prompt_digest
@@ -42,12 +41,14 @@ class ModelRunner:
         self.write_batcher = model_run.write_batcher
         self.tracker = model_run.tracker
         client = model_run.config.client
-        self._turns: Any = None
-        """Runs each row as the turn of a session, if anything judges, routes, reports or saves the rows."""
+        self._new_session: Callable[[Row], Any] | None = None
+        """Returns the session of a row, if anything judges, routes, reports or saves the rows."""
         if any(each is not None for each in (client.policy, client.router, client.events, client.store)):
-            from dragoman.bulk.row_turns import RowTurns  # most runs need no sessions
+            from dragoman.bulk.row_turns import RowSession  # most runs need no sessions
 
-            self._turns = RowTurns(client, model_run.prices, model_run.config.identity)
+            # The run has the limits, the budgets and the routes.
+            of_session = client.with_(limits=None, budgets=(), router=None, prices=model_run.prices)
+            self._new_session = partial(RowSession, of_session)
         self._retry_errors = model_run.config.retry_errors
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
@@ -99,33 +100,31 @@ class ModelRunner:
             known = await self.write_batcher.run_in_thread(
                 self.write_batcher.manifest.load_known, self.model_no, first, len(chunk)
             )
-            for each in self._pending_in(first, chunk, known):
-                yield each
+            for row_no, row in enumerate(chunk, first):
+                pending = self._read_row(row_no, row, known.get(row_no))
+                if (previous := pending.previous) is None or previous.state is State.INVALID:
+                    yield pending
+                elif previous.state is State.FAILED and self._retry_errors:
+                    self.tracker.reopen_row(self.requester.model)
+                    yield pending
             first += len(chunk)
 
-    def _pending_in(self, first: int, chunk: list[SourceRow], known: dict[int, RowRecord]) -> Iterator[PendingRow]:
-        for row_no, row in enumerate(chunk, first):
-            texts: tuple[str, ...] = ()
-            labels: frozenset[str] = frozenset()
-            row_error = None
-            try:
-                texts = self.model_run.row_reader.render(row)
-                labels = self.model_run.row_reader.labels(row)
-            except RequestError as error:
-                row_error = error
-            previous = known.get(row_no)
-            if previous is None:
-                yield PendingRow(row_no, texts, labels, row_error, None)
-            elif previous.state is not State.FAILED and previous.digest != prompt_digest(texts):
-                raise ConfigurationError(
-                    f"row {row_no + 1:,} has changed since this run sent it: start another run, with another file (to=,"
-                    " or -o of the command) or another name (name=, --name)"
-                )
-            elif previous.state is State.INVALID:
-                yield PendingRow(row_no, texts, labels, row_error, previous)
-            elif previous.state is State.FAILED and self._retry_errors:
-                self.tracker.reopen_row(self.requester.model)
-                yield PendingRow(row_no, texts, labels, row_error, previous)
+    def _read_row(self, row_no: int, row: SourceRow, previous: RowRecord | None) -> PendingRow:
+        """Return the row as it is sent. Raises ConfigurationError if it is not what was sent before."""
+        texts: tuple[str, ...] = ()
+        labels: frozenset[str] = frozenset()
+        row_error = None
+        try:
+            texts = self.model_run.row_reader.render(row)
+            labels = self.model_run.row_reader.labels(row)
+        except RequestError as error:
+            row_error = error
+        if previous is not None and previous.state is not State.FAILED and previous.digest != prompt_digest(texts):
+            raise ConfigurationError(
+                f"row {row_no + 1:,} has changed since this run sent it: start another run, with another file (to=,"
+                " or -o of the command) or another name (name=, --name)"
+            )
+        return PendingRow(row_no, texts, labels, row_error, previous)
 
     async def _start_row(self, pending: PendingRow) -> bool:
         """Start one row when there is room for it. Returns False when the run must stop."""
@@ -170,8 +169,9 @@ class ModelRunner:
         try:
             if row.pending.error is not None:
                 outcome = await row.failed(row.pending.error)
-            elif self._turns is not None:
-                outcome = await self._turns.run(row)
+            elif self._new_session is not None:
+                async with self._new_session(row) as session:
+                    outcome = await session.ask_row()
             else:
                 outcome = await self._request(row, messages)
             if outcome is not None:

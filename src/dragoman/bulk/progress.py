@@ -128,7 +128,12 @@ class ProgressTracker:
             rate = (now - before) / (until - since) if until > since else None
         remaining = self._total - self._done
         amounts = [usd for _, usd in self._costs.values()] + ([] if self._lost_usd is None else [self._lost_usd])
-        cost = sum(amounts, Decimal(0)) if amounts else None
+        cost = projected = sum(amounts, Decimal(0)) if amounts else None
+        for model, rows_left in self._remaining.items():
+            if rows_left > 0:
+                count, usd = self._costs.get(model, (0, Decimal(0)))
+                # Without an answer of known cost so far, the rest of the model may cost anything.
+                projected = None if projected is None or not count else projected + usd / count * rows_left
         return Progress(
             total=self._total,
             done=self._done,
@@ -136,7 +141,7 @@ class ProgressTracker:
             in_flight=self.in_flight,
             rate=rate,
             cost_usd=cost,
-            projected_cost_usd=self._projected_cost(cost),
+            projected_cost_usd=projected.quantize(Decimal("0.000001")) if projected else projected,
             seconds_left=remaining / rate if rate else None,
             stopped=self.stopped,
             resumed=self._resumed,
@@ -146,14 +151,3 @@ class ProgressTracker:
         """Call the callback now."""
         if self._callback is not None:
             self._callback(self.snapshot)
-
-    def _projected_cost(self, cost: Decimal | None) -> Decimal | None:
-        """Return the expected cost of the whole run, or None if a model has rows left but no answer of known cost so
-        far."""
-        for model, remaining in self._remaining.items():
-            if remaining > 0:
-                count, usd = self._costs.get(model, (0, Decimal(0)))
-                if not count or cost is None:
-                    return None
-                cost += usd / count * remaining
-        return None if cost is None else cost.quantize(Decimal("0.000001")) if cost else cost

@@ -1,30 +1,20 @@
 """The report of a run: cost, time, errors and agreement per model."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import combinations
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from sqlalchemy import and_, func, select
+import sqlalchemy as sa
 
 from dragoman.bulk.manifest.manifest import Manifest
 from dragoman.bulk.manifest.records import State, answers, lost_requests, sum_known
 from dragoman.bulk.output import AnswerColumns, join_rows
 from dragoman.bulk.rows import Row, Source
 
-_TITLES = (
-    "model",
-    "answers",
-    "errors",
-    "cost",
-    "tokens in",
-    "tokens out",
-    "seconds",
-    "slow",
-    "agrees",
-)
+_TITLES = ("model", "answers", "errors", "cost", "tokens in", "tokens out", "seconds", "slow", "agrees")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,82 +138,38 @@ class BulkReport:
         self.close()
 
 
-def build_report(
-    manifest: Manifest,
-    source: Source,
-    models: Mapping[str, int],
-    rows: int,
-    stopped: str | None,
-    columns: AnswerColumns,
-    resumed: int,
-) -> BulkReport:
+def summarize(
+    manifest: Manifest, models: Mapping[str, int]
+) -> tuple[tuple[ModelSummary, ...], dict[tuple[str, str], float | None]]:
+    """Return the summary of each model, and the share of equal answers for each pair of models."""
     pairs = {pair: _count_agreement(manifest, *map(models.__getitem__, pair)) for pair in combinations(models, 2)}
     lines = []
     for model, number in models.items():
-        counts = count_outcomes(manifest, number)
+        counts, _ = count_outcomes(manifest, model, number)
         model_pairs = [found for pair, found in pairs.items() if model in pair]
         lines.append(
-            ModelSummary(
-                model=model,
-                answered=counts.answered,
-                errors=counts.errors,
-                cost_usd=counts.usd,
-                unpriced=counts.unpriced,
-                input_tokens=counts.input_tokens,
-                output_tokens=counts.output_tokens,
+            replace(
+                counts,
                 median_seconds=_seconds(manifest, number, counts.answered, 0.5),
                 p95_seconds=_seconds(manifest, number, counts.answered, 0.95),
                 agreement=_ratio(sum(same for same, _ in model_pairs), sum(both for _, both in model_pairs)),
             )
         )
-    return BulkReport(
-        row_count=rows,
-        models=tuple(lines),
-        lost=sum_lost(manifest),
-        agreement={pair: _ratio(*found) for pair, found in pairs.items()},
-        stopped=stopped,
-        cost_usd=sum_known(*(line.cost_usd for line in lines)),
-        resumed=resumed,
-        _manifest=manifest,
-        _source=source,
-        _models=models,
-        _columns=columns,
-    )
+    return tuple(lines), {pair: _ratio(*found) for pair, found in pairs.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCounts:
-    """The counts of one model. ``priced`` is the number of outcomes that ``usd`` covers. ``batched_usd`` is the
-    estimated cost of the rows in batches, with that of their answers which are not valid.
-    """
-
-    answered: int
-    errors: int
-    priced: int
-    unpriced: int
-    usd: Decimal | None
-    batched_usd: Decimal | None
-    input_tokens: int
-    output_tokens: int
-
-    @property
-    def done(self) -> int:
-        return self.answered + self.errors
-
-
-def count_outcomes(manifest: Manifest, model_no: int) -> ModelCounts:
+def count_outcomes(manifest: Manifest, model: str, model_no: int) -> tuple[ModelSummary, int]:
+    """Return the counts of one model, without times and agreement, and how many outcomes its cost covers."""
     c = answers.c
     input_total = c.input_tokens + c.cached_input_tokens + c.cache_creation_input_tokens
     # Grouped by cost, because SQLite cannot add decimals exactly.
-    query = select(
-        c.state, c.cost_status, c.cost_usd, func.count(), func.sum(input_total), func.sum(c.output_tokens)
-    ).where(_for_model(manifest, model_no))
+    sums = (sa.func.count(), sa.func.sum(input_total), sa.func.sum(c.output_tokens))
+    query = sa.select(c.state, c.cost_status, c.cost_usd, *sums).where(manifest.of_model(model_no))
+    grouped = query.group_by(c.state, c.cost_status, c.cost_usd)
     counts = {State.ANSWERED: 0, State.FAILED: 0}
     priced = unpriced = tokens_in = tokens_out = 0
     costs: list[Decimal] = []
-    for state, status, cost, count, input_sum, output_sum in manifest.read(
-        query.group_by(c.state, c.cost_status, c.cost_usd)
-    ):
+    for state, status, cost, count, input_sum, output_sum in manifest.read(grouped):
         if state not in counts:
             continue
         counts[State(state)] += count
@@ -233,27 +179,31 @@ def count_outcomes(manifest: Manifest, model_no: int) -> ModelCounts:
             costs.append(cost * count)
         tokens_in += int(input_sum or 0)
         tokens_out += int(output_sum or 0)
-    answered, errors = counts[State.ANSWERED], counts[State.FAILED]
+    answered, errors, usd = counts[State.ANSWERED], counts[State.FAILED], sum_known(*costs)
+    summary = ModelSummary(model, answered, errors, usd, unpriced, tokens_in, tokens_out, None, None, None)
+    return summary, priced
+
+
+def sum_batched(manifest: Manifest, model_no: int) -> Decimal | None:
+    """Return the estimated cost of a model's rows in batches, with that of their answers which are not valid."""
+    c = answers.c
     unfinished = c.state.in_((State.BATCHED.value, State.INVALID.value))
-    batched = manifest.read(
-        select(c.state, c.cost_usd, c.estimate_usd).where(_for_model(manifest, model_no), unfinished)
-    )
-    estimates = (row.estimate_usd for row in batched if row.state == State.BATCHED)
-    batched_usd = sum_known(*(row.cost_usd for row in batched), *estimates)
-    return ModelCounts(answered, errors, priced, unpriced, sum_known(*costs), batched_usd, tokens_in, tokens_out)
+    query = sa.select(c.state, c.cost_usd, c.estimate_usd).where(manifest.of_model(model_no), unfinished)
+    rows = manifest.read(query)
+    return sum_known(*(row.cost_usd for row in rows), *(row.estimate_usd for row in rows if row.state == State.BATCHED))
 
 
 def _seconds(manifest: Manifest, model_no: int, count: int, share: float) -> float | None:
-    condition = and_(_for_model(manifest, model_no), answers.c.state == State.ANSWERED.value, answers.c.ms.is_not(None))
+    condition = sa.and_(manifest.of_model(model_no), answers.c.state == State.ANSWERED.value, answers.c.ms.is_not(None))
     offset = min(int(count * share), max(count - 1, 0))
-    rows = manifest.read(select(answers.c.ms).where(condition).order_by(answers.c.ms).offset(offset).limit(1))
+    rows = manifest.read(sa.select(answers.c.ms).where(condition).order_by(answers.c.ms).offset(offset).limit(1))
     return rows[0].ms / 1000 if rows else None
 
 
 def _count_agreement(manifest: Manifest, one: int, other: int) -> tuple[int, int]:
     """Return the number of rows on which two models agree, and of those that both have answered."""
     left, right = answers.alias("mine"), answers.alias("its")
-    both = and_(
+    both = sa.and_(
         left.c.run_no == manifest.run_no,
         right.c.run_no == manifest.run_no,
         left.c.model_no == one,
@@ -262,7 +212,7 @@ def _count_agreement(manifest: Manifest, one: int, other: int) -> tuple[int, int
         left.c.state == State.ANSWERED.value,
         right.c.state == State.ANSWERED.value,
     )
-    query = select(func.count(), func.count().filter(left.c.alike == right.c.alike)).where(both)
+    query = sa.select(sa.func.count(), sa.func.count().filter(left.c.alike == right.c.alike)).where(both)
     ((rows, same),) = manifest.read(query)
     return same, rows
 
@@ -270,7 +220,9 @@ def _count_agreement(manifest: Manifest, one: int, other: int) -> tuple[int, int
 def sum_lost(manifest: Manifest) -> LostRequests:
     c = lost_requests.c
     query = (
-        select(c.why, c.estimate_usd, func.count()).where(c.run_no == manifest.run_no).group_by(c.why, c.estimate_usd)
+        sa.select(c.why, c.estimate_usd, sa.func.count())
+        .where(c.run_no == manifest.run_no)
+        .group_by(c.why, c.estimate_usd)
     )
     counts: dict[str, int] = {}
     costs: list[Decimal] = []
@@ -279,10 +231,6 @@ def sum_lost(manifest: Manifest) -> LostRequests:
         if usd is not None:
             costs.append(usd * count)
     return LostRequests(**counts, usd=sum_known(*costs))
-
-
-def _for_model(manifest: Manifest, model_no: int) -> Any:
-    return and_(answers.c.run_no == manifest.run_no, answers.c.model_no == model_no)
 
 
 def _ratio(part: int, whole: int) -> float | None:

@@ -1,9 +1,9 @@
 """Sends the requests to one model of a run, one attempt each."""
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from dragoman.adapter.contract import AdapterOptions
@@ -41,44 +41,37 @@ def _unpickle_config(model: str, options: AdapterOptions, settings: Mapping[str,
     return ModelConfig(model, options, seal_keys(settings))
 
 
-class Requester(ABC):
-    """Sends requests to one model. Raises UnknownProviderError.
+Send = Callable[[WireRequest], Awaitable[WireResponse]]
+"""Sends one request that is encoded. Raises ProviderError."""
+
+
+class Requester:
+    """Sends requests to one model, from this process or with ``send``. Raises UnknownProviderError and, if this process
+    sends, ConfigurationError and MissingKeyError.
 
     The run retries, not the transport: each attempt is recorded before it is sent.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, send: Send | None = None) -> None:
         self.adapter = get_adapter(config.model)
         self.model = str(self.adapter.model_id)
         self.options = replace(config.options, stream=False)
         self.settings = dict(config.settings)
         self.retry: RetryPolicy = config.settings.get("retry") or _RUN_RETRY
+        self._transport: AsyncTransport | None = None
+        self.send: Send = self._open_transport() if send is None else send
 
-    @abstractmethod
-    async def send(self, request: WireRequest) -> WireResponse:
-        """Send one request that is encoded. Raises ProviderError."""
-
-    @abstractmethod
-    async def close(self) -> None: ...
-
-
-class LocalRequester(Requester):
-    """Sends from this process. Also raises ConfigurationError and MissingKeyError."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        settings = dict(config.settings)
-        self._timeout = settings.pop("timeout", 0)
+    def _open_transport(self) -> Send:
+        settings = dict(self.settings)
+        timeout = settings.pop("timeout", 0)
         if self.adapter.transport == "http":
             settings["retry"] = RetryPolicy(max_retries=0)
         try:
-            self._transport: AsyncTransport = transport_for(self.adapter, asynchronous=True, **settings)
+            self._transport = transport = transport_for(self.adapter, asynchronous=True, **settings)
         except TypeError as error:
             raise ConfigurationError(f"the settings of {self.adapter.provider} are wrong: {error}") from None
-
-    async def send(self, request: WireRequest) -> WireResponse:
-        timeout = math.inf if self._timeout is None else self._timeout or None
-        return await self._transport.send(self.adapter, request, timeout=timeout)
+        return partial(transport.send, self.adapter, timeout=math.inf if timeout is None else timeout or None)
 
     async def close(self) -> None:
-        await self._transport.close()
+        if self._transport is not None:
+            await self._transport.close()

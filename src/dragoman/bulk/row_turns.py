@@ -8,7 +8,7 @@ row and when it is asked again is the run's.
 from contextlib import suppress
 from typing import Any, cast
 
-from dragoman.adapter.contract import Adapter, Prices
+from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.bulk.attempts import Row, RowRetries, RunStoppedError, is_fatal
@@ -24,68 +24,58 @@ from dragoman.session.middleware.no_policy import UnreadLabels
 from dragoman.store.errors import StoreError
 
 
-class RowTurns:
-    """``client`` is the client of the run, ``identity`` the ids of the user and the team that pay."""
+class RowSession(AsyncSession):
+    """The session of one row; ``client`` has the policy, the events and the store."""
 
-    def __init__(self, client: ClientConfig, prices: Prices, identity: tuple[str | None, str | None]) -> None:
-        self.client = client
-        self.identity = identity
-        # The run has the limits, the budgets and the routes. What remains is the policy, the events and the store.
-        self.session_client = client.with_(limits=None, budgets=(), router=None, prices=prices)
+    def __init__(self, client: ClientConfig, row: Row) -> None:
+        self._row = row
+        user_id, team_id = row.run.config.identity
+        super().__init__(
+            row.run.requester.model,
+            system=next(iter(row.pending.texts[1:]), None),
+            client=client,
+            options=row.run.requester.options,
+            labels=row.pending.labels,
+            user_id=user_id,
+            team_id=team_id,
+            durability="turn",
+            governors=row.governors,
+        )
+        self._transports: Any = _RowTransports(row)
 
-    async def run(self, row: Row) -> RowRecord | None:
+    async def ask_row(self) -> RowRecord | None:
         """Return the outcome of the row, or None if the run stops first. Raises errors that every row would meet."""
-        prompt, *system = row.pending.texts
-        async with RowSession(self, row, *system) as session:
-            run, output = row.run, cast("Any", row.run.form)
-            try:
-                reply = await session.ask(prompt, output=output, output_retries=run.config.output_retries)
-            except StoreError:
-                await self._keep_answer(row, session)
-                raise
-            except DragomanError as error:
-                if isinstance(error, (OutputError, RunStoppedError)) or is_fatal(error):
-                    return await row.failed(error)
-                return await row.failed(*(await self._judge_error(session, error)))
-            return row.claim.answered(reply.message)
+        row, output = self._row, cast("Any", self._row.run.form)
+        try:
+            reply = await self.ask(row.pending.texts[0], output=output, output_retries=row.run.config.output_retries)
+        except StoreError:
+            await self._keep_answer()
+            raise
+        except DragomanError as error:
+            if isinstance(error, (OutputError, RunStoppedError)) or is_fatal(error):
+                return await row.failed(error)
+            return await row.failed(*(await self._judge_error(error)))
+        return row.claim.answered(reply.message)
 
-    async def _keep_answer(self, row: Row, session: AsyncSession) -> None:
+    async def _keep_answer(self) -> None:
         """Save the answer that the client's store did not take: it is paid for, and the manifest works."""
-        reply, check = next(reversed(session.messages), None), row.run.new_check()
+        row = self._row
+        reply, check = next(reversed(self.messages), None), row.run.new_check()
         with suppress(OutputError):
             if reply is not None and reply.role is Role.ASSISTANT and not (check and check.correction(reply)):
                 await row.run.write_batcher.save(row.claim.answered(reply))
                 return
         await row.claim.leave()
 
-    async def _judge_error(self, session: AsyncSession, error: DragomanError) -> tuple[DragomanError, str | None]:
+    async def _judge_error(self, error: DragomanError) -> tuple[DragomanError, str | None]:
         """Return the error of the row and its text, as the policy leaves it: a provider may quote the conversation."""
-        if self.client.policy is None or isinstance(error, PolicyError):
+        if self._row.run.config.client.policy is None or isinstance(error, PolicyError):
             return error, None
         try:
-            message = await session.apply_policy("llm_output", Message.assistant(str(error) or type(error).__name__))
+            message = await self.apply_policy("llm_output", Message.assistant(str(error) or type(error).__name__))
         except PolicyDeniedError as denial:
             return denial, None
         return error, message.text
-
-
-class RowSession(AsyncSession):
-    """The session of one row."""
-
-    def __init__(self, turns: RowTurns, row: Row, system: str | None = None) -> None:
-        self._turns_router = turns.client.router
-        super().__init__(
-            row.run.requester.model,
-            system=system,
-            client=turns.session_client,
-            options=row.run.requester.options,
-            labels=row.pending.labels,
-            user_id=turns.identity[0],
-            team_id=turns.identity[1],
-            durability="turn",
-            governors=row.governors,
-        )
-        self._transports: Any = _RowTransports(row)
 
     def _save(self, step: TurnStep | None = None, new: tuple[Message, ...] = (), *, touch: bool = False) -> int | None:
         """Save a row that has an answer, or one that was billed."""
@@ -96,7 +86,7 @@ class RowSession(AsyncSession):
     @property
     def _label_router(self) -> Router | None:
         """The client's: the rows of a run have their model, so that the session has no router of its own."""
-        return self._turns_router
+        return self._row.run.config.client.router
 
     @property
     def _unread_labels(self) -> UnreadLabels:

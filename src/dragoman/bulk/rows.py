@@ -6,13 +6,13 @@ A source is read more than once, a few rows at a time: to send the prompts, and 
 import csv
 import json
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from string import Formatter
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, RequestError
@@ -49,18 +49,23 @@ def restore_cell(text: str) -> str:
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 
-class Source(ABC):
+@dataclass(frozen=True, slots=True)
+class Source:
     """Rows in a fixed order, the same on every iteration."""
 
     name: str
-    types: Mapping[str, str] = MappingProxyType({})
+    read: Callable[[], Iterable[Row]]
+    """Returns the rows."""
+    size: Callable[[], int] | None = None
+    """Returns their number, if there is a faster way than to read them."""
+    types: Mapping[str, str] = field(default_factory=dict)
     """The columns' DuckDB types, if the source has types."""
 
-    @abstractmethod
-    def __iter__(self) -> Iterator[Row]: ...
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.read())
 
     def count(self) -> int:
-        return sum(1 for _ in self)
+        return sum(1 for _ in self) if self.size is None else self.size()
 
 
 def open_source(prompts: Prompts) -> Source:
@@ -69,13 +74,16 @@ def open_source(prompts: Prompts) -> Source:
         path = Path(prompts)
         if not path.is_file():
             raise ConfigurationError(f"there is no file {str(prompts)!r:.200}; to pass prompts, use a list")
-        return _SOURCE_TYPES[validate_suffix(path)](path)
+        suffix = validate_suffix(path)
+        if suffix in JSON_LINES:
+            return Source(path.name, partial(_read_json_lines, path), partial(_count_json_lines, path))
+        return Source(path.name, partial(_read_csv, path)) if suffix == ".csv" else _open_parquet(path)
     if isinstance(prompts, Iterator):
         raise ConfigurationError(
             "rows are read more than once, but an iterator can be read only once: pass a file, a list, or a"
             " function that returns a new iterator"
         )
-    return MemorySource(prompts)
+    return Source("the rows", partial(_read_memory, prompts), getattr(prompts, "__len__", None))
 
 
 def validate_suffix(path: Path) -> str:
@@ -85,120 +93,88 @@ def validate_suffix(path: Path) -> str:
     return suffix
 
 
-class MemorySource(Source):
-    """Rows that the program holds or generates."""
-
-    def __init__(self, rows: Iterable[Any] | Callable[[], Iterable[Any]]) -> None:
-        self.name = "the rows"
-        self._rows = rows
-
-    def __iter__(self) -> Iterator[Row]:
-        rows = self._rows() if callable(self._rows) else self._rows
-        for number, row in enumerate(rows, 1):
-            yield _to_row(row, f"row {number}")
-
-    def count(self) -> int:
-        rows: Any = self._rows
-        return len(rows) if hasattr(rows, "__len__") else super().count()
+def _read_memory(rows: Any) -> Iterator[Row]:
+    """Yield rows that the program holds or generates."""
+    for number, row in enumerate(rows() if callable(rows) else rows, 1):
+        yield _to_row(row, f"row {number}")
 
 
-class _FileSource(Source):
-    def __init__(self, path: Path) -> None:
-        self.name = path.name
-        self._path = path
+def _read_json_lines(path: Path) -> Iterator[Row]:
+    """Yield one row for each line, an object or a text; blank lines are skipped."""
+    with path.open(encoding="utf-8-sig") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            location = f"{path.name}, line {number}"
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise ConfigurationError(f"{location} is not valid JSON: {error!s:.200}") from None
+            yield _to_row(value, location)
 
 
-class JsonLinesSource(_FileSource):
-    """One object or text per line; blank lines are skipped."""
-
-    def __iter__(self) -> Iterator[Row]:
-        with self._path.open(encoding="utf-8-sig") as lines:
-            for number, line in enumerate(lines, 1):
-                if not line.strip():
-                    continue
-                location = f"{self.name}, line {number}"
-                try:
-                    value = json.loads(line)
-                except (ValueError, RecursionError) as error:
-                    raise ConfigurationError(f"{location} is not valid JSON: {error!s:.200}") from None
-                yield _to_row(value, location)
-
-    def count(self) -> int:
-        with self._path.open("rb") as lines:
-            return sum(1 for line in lines if line.strip())
+def _count_json_lines(path: Path) -> int:
+    with path.open("rb") as lines:
+        return sum(1 for line in lines if line.strip())
 
 
-class CsvSource(_FileSource):
-    """A header, and a text for each column; a row with too many or too few values is an error.
+def _read_csv(path: Path) -> Iterator[Row]:
+    """Yield a text for each column of the header; a row with too many or too few values is an error.
 
     The apostrophe before a formula is not part of the text: see `protect_cell`.
     """
-
-    def __iter__(self) -> Iterator[Row]:
-        with self._path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            header = self._next(reader, [])
-            if len(set(header)) < len(header):
-                raise ConfigurationError(f"{self.name}: a column occurs twice in the header")
-            while (row := self._next(reader, None)) is not None:
-                if not row:
-                    continue
-                if len(row) != len(header):
-                    raise ConfigurationError(
-                        f"{self.name}, line {reader.line_num}: {len(row)} columns, but the header has {len(header)}"
-                    )
-                yield dict(zip(header, row, strict=True))
-
-    def _next(self, reader: Any, end: Any) -> Any:
+    header: list[str] | None = None
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, strict=True)
         try:
-            found = next(reader, None)
-            return end if found is None else [restore_cell(text) for text in found]
+            for row in reader:
+                cells = [restore_cell(text) for text in row]
+                if header is None:
+                    header = cells
+                    if len(set(header)) < len(header):
+                        raise ConfigurationError(f"{path.name}: a column occurs twice in the header")
+                elif cells:
+                    if len(cells) != len(header):
+                        raise ConfigurationError(
+                            f"{path.name}, line {reader.line_num}: {len(cells)} columns, but the header has"
+                            f" {len(header)}"
+                        )
+                    yield dict(zip(header, cells, strict=True))
         except csv.Error as error:
-            raise ConfigurationError(f"{self.name}, line {reader.line_num} is not valid CSV: {error}") from None
+            raise ConfigurationError(f"{path.name}, line {reader.line_num} is not valid CSV: {error}") from None
 
 
-class ParquetSource(_FileSource):
-    """A Parquet file, which DuckDB reads a few rows at a time."""
+def _open_parquet(path: Path) -> Source:
+    """Return the rows of a Parquet file."""
+    types = {name: kind for name, kind, *_ in _query_parquet(path, "DESCRIBE FROM read_parquet($1)")}
+    # Times with a zone are read as text: Python needs another package for them.
+    columns = ", ".join(
+        f"CAST({quote_identifier(name)} AS VARCHAR)" if kind == _ZONED else quote_identifier(name)
+        for name, kind in types.items()
+    )
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        with self._connect() as connection:
-            described = connection.execute("DESCRIBE FROM read_parquet($1)", [str(path)]).fetchall()
-        self.types = {name: kind for name, kind, *_ in described}
+    def read() -> Iterator[Row]:
+        for row in _query_parquet(path, f"SELECT {columns} FROM read_parquet($1)"):
+            yield dict(zip(types, row, strict=True))
 
-    def __iter__(self) -> Iterator[Row]:
-        # Times with a zone are read as text: Python needs another package for them.
-        columns = ", ".join(
-            f"CAST({quote_identifier(name)} AS VARCHAR)" if kind == _ZONED else quote_identifier(name)
-            for name, kind in self.types.items()
-        )
-        with self._connect() as connection:
-            found = connection.execute(f"SELECT {columns} FROM read_parquet($1)", [str(self._path)])
+    def count() -> int:
+        ((found,),) = _query_parquet(path, "SELECT count(*) FROM read_parquet($1)")
+        return int(found)
+
+    return Source(path.name, read, count, types)
+
+
+def _query_parquet(path: Path, query: str) -> Iterator[tuple[Any, ...]]:
+    """Yield what DuckDB finds in the file, a few rows at a time."""
+    with connect_duckdb() as connection:
+        from duckdb import Error
+
+        try:
+            found = connection.execute(query, [str(path)])
             while rows := found.fetchmany(_FETCH_SIZE):
-                for row in rows:
-                    yield dict(zip(self.types, row, strict=True))
-
-    def count(self) -> int:
-        with self._connect() as connection:
-            (found,) = connection.execute("SELECT count(*) FROM read_parquet($1)", [str(self._path)]).fetchall()
-        return int(found[0])
-
-    @contextmanager
-    def _connect(self) -> "Iterator[DuckDBPyConnection]":
-        with connect_duckdb() as connection:
-            from duckdb import Error
-
-            try:
-                yield connection
-            except Error as error:
-                raise ConfigurationError(f"{self.name} cannot be read as Parquet: {error!s:.200}") from None
-
-
-_SOURCE_TYPES: dict[str, Callable[[Path], Source]] = {
-    **dict.fromkeys(JSON_LINES, JsonLinesSource),
-    ".csv": CsvSource,
-    ".parquet": ParquetSource,
-}
+                yield from rows
+        except Error as error:
+            raise ConfigurationError(f"{path.name} cannot be read as Parquet: {error!s:.200}") from None
 
 
 def connect_duckdb() -> "DuckDBPyConnection":

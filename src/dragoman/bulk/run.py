@@ -12,8 +12,8 @@ from dragoman.adapter.contract import Prices, bundled_prices
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.registry import parse_model
 from dragoman.batch.results import BatchPrices
+from dragoman.bulk.attempts import CostEstimator, ModelRun
 from dragoman.bulk.batch_runner import BatchRunner
-from dragoman.bulk.claims import CostEstimator, ModelRun
 from dragoman.bulk.config import RunConfig
 from dragoman.bulk.manifest.manifest import Manifest, now_micros
 from dragoman.bulk.manifest.records import sum_known
@@ -21,8 +21,8 @@ from dragoman.bulk.manifest.write_batcher import WriteBatcher
 from dragoman.bulk.model_runner import ModelRunner
 from dragoman.bulk.output import AnswerColumns, write_rows
 from dragoman.bulk.progress import ProgressTracker
-from dragoman.bulk.report import BulkReport, build_report, count_outcomes, sum_lost
-from dragoman.bulk.requester import LocalRequester, ModelConfig, Requester
+from dragoman.bulk.report import BulkReport, count_outcomes, sum_batched, sum_lost, summarize
+from dragoman.bulk.requester import ModelConfig, Requester
 from dragoman.bulk.rows import RowReader, Source, validate_suffix
 from dragoman.configuration.validation import merge_providers, read_providers
 from dragoman.limits.budget import Budget, BudgetAccounts, Budgets, Spend
@@ -97,7 +97,20 @@ async def run_bulk(config: RunConfig) -> BulkReport:
                 tracker.notify()
             has_labels = config.labels is not None or manifest.has_labels()
             columns = AnswerColumns(config.prefix, form, row_reader.known_labels if has_labels else None)
-            result = build_report(manifest, config.source, numbers, rows, tracker.stopped, columns, resumed)
+            summaries, agreement = summarize(manifest, numbers)
+            result = BulkReport(
+                row_count=rows,
+                models=summaries,
+                lost=sum_lost(manifest),
+                agreement=agreement,
+                stopped=tracker.stopped,
+                cost_usd=sum_known(*(each.cost_usd for each in summaries)),
+                resumed=resumed,
+                _manifest=manifest,
+                _source=config.source,
+                _models=numbers,
+                _columns=columns,
+            )
             if config.to is not None:
                 await asyncio.to_thread(write_rows, config.to, result, config.source, columns)
         except BaseException:
@@ -119,10 +132,10 @@ def _open_requesters(config: RunConfig, stack: AsyncExitStack) -> tuple[list[Req
 
         worker_pool = WorkerPool(Cluster(config.ray, config.workers), models)
         stack.push_async_callback(worker_pool.close)
-        return [*worker_pool.requesters()], worker_pool
+        return [Requester(each, partial(worker_pool.ask, index)) for index, each in enumerate(models)], worker_pool
     requesters: list[Requester] = []
     for each in models:
-        requesters.append(requester := LocalRequester(each))
+        requesters.append(requester := Requester(each))
         stack.push_async_callback(requester.close)
     return requesters, None
 
@@ -151,11 +164,11 @@ def _restore(
     tracker.add_lost_cost(lost_usd)
     spent = Spend(lost_usd or Decimal(0))
     for model, number in numbers.items():
-        counts = count_outcomes(manifest, number)
-        tracker.restore(model, rows, counts.done, counts.errors, counts.priced, counts.usd)
+        counts, priced = count_outcomes(manifest, model, number)
+        tracker.restore(model, rows, counts.answered + counts.errors, counts.errors, priced, counts.cost_usd)
         if counts.answered:
             estimator.observe_output_tokens(model, counts.output_tokens / counts.answered)
-        usd = sum_known(counts.usd, counts.batched_usd)
+        usd = sum_known(counts.cost_usd, sum_batched(manifest, number))
         spent += Spend(usd or Decimal(0), counts.input_tokens + counts.output_tokens)
     return spent
 

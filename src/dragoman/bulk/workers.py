@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError, MissingExtraError
 from dragoman.adapter.wire import WireRequest, WireResponse
-from dragoman.bulk.requester import LocalRequester, ModelConfig, Requester, WorkerLostError
+from dragoman.bulk.requester import ModelConfig, Requester, WorkerLostError
 
 GATHER_SECONDS = 0.01
 """Seconds for which jobs, and results, gather for one message: a message costs more time than its content."""
@@ -63,7 +63,7 @@ class WorkerActor:
                 f"a worker of the cluster has dragoman {installed}, but this program has {self._version}"
             )
         try:
-            self._requesters = self._requesters or [LocalRequester(each) for each in self._configs]
+            self._requesters = self._requesters or [Requester(each) for each in self._configs]
         except DragomanError as error:
             return error
         self._epoch, self._results = epoch, []
@@ -182,18 +182,6 @@ class Cluster:
             self._ray.shutdown()
 
 
-def check_picklable(configs: Sequence[ModelConfig]) -> None:
-    """Raise ConfigurationError if the settings cannot be sent to another process."""
-    for each in configs:
-        try:
-            pickle.dumps(each)
-        except Exception as error:
-            raise ConfigurationError(
-                f"the settings of {each.model} cannot be sent to the workers of a cluster, for example a client:"
-                f" {error!s:.200}"
-            ) from None
-
-
 class Worker:
     """One worker. ``available`` says whether it accepts jobs."""
 
@@ -202,17 +190,13 @@ class Worker:
         self.actor = actor
         self._pool = pool
         self._outbox: list[Job] = []
-        self._pending: dict[int, asyncio.Future[Result]] = {}
+        self.pending: dict[int, asyncio.Future[Result]] = {}
         self._has_jobs = asyncio.Event()
         self._epoch = 0
 
-    @property
-    def load(self) -> int:
-        return len(self._pending)
-
     async def ask(self, job: Job) -> Result:
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._pending[job.number] = future
+        self.pending[job.number] = future
         self._outbox.append(job)
         self._has_jobs.set()
         return await future
@@ -254,7 +238,7 @@ class Worker:
                     raise ConfigurationError(f"no worker of the cluster can start: {_first_line(error)}") from None
                 await asyncio.sleep(_RETRY_DELAY)
                 self._pool.cluster.stop_worker(self.actor)
-                self.actor = self._pool.start_worker()
+                self.actor = self._pool.cluster.start_worker(self._pool.configs)
             else:
                 if error_at_start is not None:
                     raise error_at_start
@@ -272,13 +256,13 @@ class Worker:
         while True:
             results: list[tuple[int, Result]] = await self.actor.collect.remote(self._epoch)
             for number, result in results:
-                future = self._pending.pop(number, None)
+                future = self.pending.pop(number, None)
                 if future is not None:
                     future.set_result(result)
 
     def _fail_pending(self, error: Exception) -> None:
         self.available = False
-        pending, self._pending, self._outbox = self._pending, {}, []
+        pending, self.pending, self._outbox = self.pending, {}, []
         for future in pending.values():
             future.set_result(WorkerLostError(f"a worker of the cluster was lost: {_first_line(error)}"))
 
@@ -287,36 +271,39 @@ class WorkerPool:
     """The workers of one run. Raises ConfigurationError if the settings cannot be sent to them."""
 
     def __init__(self, cluster: Cluster, configs: Sequence[ModelConfig]) -> None:
-        check_picklable(configs)
+        for each in configs:
+            try:
+                pickle.dumps(each)
+            except Exception as error:
+                raise ConfigurationError(
+                    f"the settings of {each.model} cannot be sent to the workers of a cluster, for example a client:"
+                    f" {error!s:.200}"
+                ) from None
         self.cluster = cluster
         self.worker_available = asyncio.Event()
-        self._configs = configs
+        self.configs = configs
         self._workers: list[Worker] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._last_number = 0
-
-    def requesters(self) -> list["PoolRequester"]:
-        """Return one requester for each model."""
-        return [PoolRequester(each, model_index, self) for model_index, each in enumerate(self._configs)]
-
-    def start_worker(self) -> Any:
-        return self.cluster.start_worker(self._configs)
 
     async def start(self) -> None:
         """Start the workers, and wait until the first one is ready. Raises errors that every worker would meet, such as
         MissingKeyError, and ConfigurationError if the cluster has no capacity for any.
         """
         await asyncio.to_thread(self.cluster.connect)
-        self._workers = [Worker(self, self.start_worker()) for _ in range(self.cluster.workers)]
+        actors = [self.cluster.start_worker(self.configs) for _ in range(self.cluster.workers)]
+        self._workers = [Worker(self, actor) for actor in actors]
         self._tasks = [asyncio.create_task(worker.serve()) for worker in self._workers]
         await self._wait_for_worker()
 
     async def ask(self, model_index: int, request: WireRequest) -> WireResponse:
+        """Send the request from the worker with the fewest requests in flight. Raises ProviderError."""
         while not (available := [worker for worker in self._workers if worker.available]):
             self.worker_available.clear()
             await self._wait_for_worker()
         self._last_number += 1
-        result = await min(available, key=lambda worker: worker.load).ask(Job(self._last_number, model_index, request))
+        worker = min(available, key=lambda each: len(each.pending))
+        result = await worker.ask(Job(self._last_number, model_index, request))
         if isinstance(result, DragomanError):
             raise result
         return result
@@ -342,21 +329,6 @@ class WorkerPool:
             task.result()  # raises its error
         if not done:
             raise ConfigurationError(f"the cluster had no free CPU for a worker within {_START_TIMEOUT:g} s")
-
-
-class PoolRequester(Requester):
-    """Sends each request to the worker with the fewest requests in flight."""
-
-    def __init__(self, configs: ModelConfig, model_index: int, pool: WorkerPool) -> None:
-        super().__init__(configs)
-        self._model_index = model_index
-        self._pool = pool
-
-    async def send(self, request: WireRequest) -> WireResponse:
-        return await self._pool.ask(self._model_index, request)
-
-    async def close(self) -> None:
-        """Do nothing: the run closes the pool."""
 
 
 def _first_line(error: Exception) -> str:

@@ -2,7 +2,7 @@
 docs/reference/cmf.md#data-policies.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from dragoman.canonical.blocks import RedactedThinkingBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.extensions.extensions import Extensions
@@ -13,6 +13,7 @@ from dragoman.canonical.message_view.uris import AmbiguousUriError
 from dragoman.canonical.message_view.view import MessageView, iter_views
 from dragoman.policy.labels import with_labels
 from dragoman.policy.plugin import Violation
+from dragoman.policy.step import with_inner
 from dragoman.policy.texts import drop_unknown_parts, find_unknown_kind
 
 _WITHOUT_ENTITY = frozenset({TextBlock, ThinkingBlock, RedactedThinkingBlock, ToolUseBlock})
@@ -32,17 +33,13 @@ def data_policies(
     if find_unknown_kind(message.content) is not None:
         message = drop_unknown_parts(message)  # such parts have neither a name nor a URI
     policies = extensions.security.data
-    views = iter_views(message, extensions=extensions, calls=calls)
-    return tuple(policy for view in _data_views(views) for policy in _policies_of(view, policies))
+    views = with_inner(iter_views(message, extensions=extensions, calls=calls))
+    return tuple(policy for view in views if _is_data(view) for policy in _policies_of(view, policies))
 
 
-def _data_views(views: Iterable[MessageView]) -> Iterator[MessageView]:
-    for view in views:
-        if (view.is_post and (view.is_tool or view.is_resource or view.is_prompt)) or (
-            view.is_media and view.has_address
-        ):
-            yield view
-        yield from _data_views(view.inner_views())
+def _is_data(view: MessageView) -> bool:
+    is_answer = view.is_post and (view.is_tool or view.is_resource or view.is_prompt)
+    return is_answer or (view.is_media and view.has_address)
 
 
 def _policies_of(view: MessageView, policies: Mapping[str, DataPolicy]) -> Iterable[DataPolicy]:

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 from pydantic import BaseModel
@@ -14,11 +13,14 @@ from dragoman.canonical.frozen import freeze, thaw
 from dragoman.canonical.message import Message
 from dragoman.policy.slots import SLOTS, Capability, expand_capabilities
 
-_GATED_METADATA = {
+_GATED_METADATA: dict[str, Capability | None] = {
+    "provider_raw": None,
+    "alternatives": None,
     "user_id": Capability.READ_SUBJECT,
     "team_id": Capability.READ_TEAMS,
     "labels": Capability.READ_LABELS,
 }
+"""The capability that shows a field of the metadata; None: no plugin sees it."""
 
 
 def filter_extensions(extensions: Extensions | None, capabilities: Iterable[Capability | str]) -> Extensions | None:
@@ -43,12 +45,8 @@ def filter_message(message: Message, granted: frozenset[Capability]) -> Message:
     The session needs read_agent, the user read_subject, the team read_teams and the labels read_labels.
     """
     metadata = message.metadata
-    hidden: dict[str, Any] = {
-        name: None for name in ("provider_raw", "alternatives") if getattr(metadata, name) is not None
-    }
-    for name, capability in _GATED_METADATA.items():
-        if getattr(metadata, name) is not None and capability not in granted:
-            hidden[name] = None
+    gated = _GATED_METADATA.items()
+    hidden = {name: None for name, gate in gated if getattr(metadata, name) is not None and gate not in granted}
     changes: dict[str, Any] = {"metadata": replace_fields(metadata, hidden)} if hidden else {}
     if message.session_id and Capability.READ_AGENT not in granted:
         changes["session_id"] = ""
@@ -84,25 +82,16 @@ class FilterCache:
     def _filter(self, extensions: Extensions | None, granted: frozenset[Capability]) -> Extensions:
         visible: dict[str, Any] = {}
         for name in () if extensions is None else Extensions.model_fields:
-            if (value := getattr(extensions, name)) is None:
+            if (value := getattr(extensions, name)) is None or not (name == "security" or _is_visible(name, granted)):
                 continue
-            if name == "security":
-                visible[name] = self._copy((name, granted), value, partial(_filter_security, granted=granted))
-            elif not _is_visible(name, granted):
-                continue
-            elif name == "agent":
-                visible[name] = self._copy(
-                    (name, granted), value, lambda agent: _filter_agent(copy.deepcopy(agent), granted)
-                )
-            else:
-                visible[name] = self._copy(name, value, _copy_slot)
+            filter_slot = _FILTERS.get(name)
+            key = name if filter_slot is None else (name, granted)
+            known = self._copies.get(key)
+            if known is None or known[0] is not value:
+                shown = _copy_slot(value) if filter_slot is None else filter_slot(value, granted)
+                known = self._copies[key] = (value, shown)
+            visible[name] = known[1]
         return _NO_EXTENSIONS.model_copy(update=visible)  # a copy even if nothing is visible: nobody shares it
-
-    def _copy(self, key: Any, original: Any, make_copy: Callable[[Any], Any]) -> Any:
-        known = self._copies.get(key)
-        if known is None or known[0] is not original:
-            known = self._copies[key] = (original, make_copy(original))
-        return known[1]
 
 
 _NO_EXTENSIONS = Extensions()
@@ -118,6 +107,7 @@ def _copy_slot(slot: Any) -> Any:
 
 def _filter_agent(agent: AgentExtension, granted: frozenset[Capability]) -> AgentExtension:
     """Hide in the earlier messages what is hidden in the message of a step."""
+    agent = copy.deepcopy(agent)
     if agent.conversation is None or not agent.conversation.history:
         return agent
     history = freeze([filter_message(message, granted) for message in agent.conversation.history])
@@ -131,6 +121,13 @@ def _filter_security(security: SecurityExtension, granted: frozenset[Capability]
             **_filter_fields(visible["subject"], SubjectExtension, "security.subject", granted)
         )
     return SecurityExtension(**visible)
+
+
+_FILTERS: dict[str, Callable[[Any, frozenset[Capability]], Any]] = {
+    "security": _filter_security,
+    "agent": _filter_agent,
+}
+"""The slots of which a plugin may see a part."""
 
 
 def _filter_fields(

@@ -4,6 +4,8 @@ metadata; of the extensions what the tiers allow. Source: docs/reference/cmf.md#
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -16,7 +18,7 @@ from dragoman.canonical.extensions.slots import DelegationExtension, DelegationH
 from dragoman.canonical.message import Alternative, Message
 from dragoman.effects import Work
 from dragoman.policy.errors import TierViolation
-from dragoman.policy.filtering import filter_extensions
+from dragoman.policy.filtering import FilterCache
 from dragoman.policy.slots import SLOTS, Capability, Slot, Tier, expand_capabilities
 
 _UNCHANGEABLE = ("id", "session_id", "role", "channel", "created_at", "schema_version", "metadata")
@@ -59,18 +61,13 @@ def drop_void_thinking(original: Message, edited: Message) -> Message:
     """Drop the signed thinking that an edit makes invalid: from the first changed block to the end of the message."""
     if edited is original:
         return edited
-    unchanged = 0
-    for before, after in zip(original.content, edited.content, strict=False):
-        if before != after:
-            break
-        unchanged += 1
-    kept = [block for place, block in enumerate(edited.content) if place < unchanged or not is_signed(block)]
-    return edited if len(kept) == len(edited.content) else replace_content(edited, kept)
+    blocks = zip(original.content, edited.content, strict=False)
+    return drop_signed_thinking(edited, sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], blocks)))
 
 
-def drop_signed_thinking(message: Message) -> Message:
-    """Drop all signed thinking, because a change in an earlier message made the signatures invalid."""
-    kept = [block for block in message.content if not is_signed(block)]
+def drop_signed_thinking(message: Message, unchanged: int = 0) -> Message:
+    """Drop the signed thinking after so many blocks, because a change before it made the signatures invalid."""
+    kept = [block for place, block in enumerate(message.content) if place < unchanged or not is_signed(block)]
     return message if len(kept) == len(message.content) else replace_content(message, kept)
 
 
@@ -137,40 +134,29 @@ def merge_extensions(
         raise TierViolation(
             plugin, "extensions", Tier.IMMUTABLE, f"expected Extensions, not a {type(returned).__name__}"
         )
-    comparison = _Merge(original or Extensions(), returned, granted, plugin, may_write)
+    merge = _Merge(original or Extensions(), granted, plugin, may_write)
     try:
-        return comparison.merge(original)
+        changes = merge.find_changes(returned)
     except TierViolation:
         raise
     except Exception as error:  # a class defined by the plugin may run any code while it is read
         detail = f"the returned value cannot be read: {type(error).__name__}"
         raise TierViolation(plugin, "extensions", Tier.IMMUTABLE, detail) from None
+    return merge.original.model_copy(update=changes) if changes else original
 
 
+@dataclass(frozen=True, slots=True)
 class _Merge:
-    def __init__(
-        self,
-        original: Extensions,
-        returned: Extensions,
-        granted: frozenset[Capability],
-        plugin: str,
-        may_write: bool,
-    ) -> None:
-        self._original = original
-        self._returned = returned
-        self._shown = filter_extensions(original, granted) or Extensions()
-        self._granted = granted
-        self._plugin = plugin
-        self._may_write = may_write
+    original: Extensions
+    granted: frozenset[Capability]
+    plugin: str
+    may_write: bool
 
-    def merge(self, original: Extensions | None) -> Extensions | None:
-        changes: dict[str, Any] = {}
-        for name in {
-            **Extensions.model_fields,
-            **type(self._returned).model_fields,
-            **(self._returned.model_extra or {}),
-        }:
-            before, after = getattr(self._shown, name, None), getattr(self._returned, name, None)
+    def find_changes(self, returned: Extensions) -> dict[str, Any]:
+        """Return the merged values of the slots that differ from what the plugin was given."""
+        shown, changes = FilterCache().get_for_plugin(self.original, self.granted), dict[str, Any]()
+        for name in {**Extensions.model_fields, **type(returned).model_fields, **(returned.model_extra or {})}:
+            before, after = getattr(shown, name, None), getattr(returned, name, None)
             if name == "security":
                 self._security(before, after, changes)
             elif name == "custom":
@@ -178,30 +164,25 @@ class _Merge:
                     self._require_write("custom", SLOTS["custom"])
                     changes["custom"] = self._rebuild("custom", Extensions, {"custom": after}).custom
             elif after is not None and after != before:
-                changes[name] = self._merge_slot(name, after)
-        if not changes:
-            return original
-        return self._original.model_copy(update=changes)
-
-    def _merge_slot(self, name: str, after: Any) -> Any:
-        """Return the merged value of a slot that differs from what the plugin was given."""
-        slot = SLOTS.get(name, Slot(Tier.IMMUTABLE))
-        if slot.write is None:
-            raise self._violation(name, _NOT_CHANGEABLE)
-        self._require_write(name, slot)
-        if name == "http":
-            return self._rebuild(name, HttpExtension, after)
-        return self._delegation(self._rebuild(name, DelegationExtension, after))
+                slot = SLOTS.get(name, Slot(Tier.IMMUTABLE))
+                if slot.write is None:
+                    raise self._violation(name, _NOT_CHANGEABLE)
+                self._require_write(name, slot)
+                if name == "http":
+                    changes[name] = self._rebuild(name, HttpExtension, after)
+                else:
+                    changes[name] = self._delegation(self._rebuild(name, DelegationExtension, after))
+        return changes
 
     def _require_write(self, name: str, slot: Slot) -> None:
-        if not self._may_write:
+        if not self.may_write:
             raise self._violation(name, "a plugin of this mode may only read")
-        if slot.write is not None and slot.write not in self._granted:
+        if slot.write is not None and slot.write not in self.granted:
             raise self._violation(name, f"changing it requires {slot.write}")
 
     def _delegation(self, after: DelegationExtension) -> DelegationExtension:
         """Append the new hops here: fields derived from the chain are not taken from the plugin."""
-        extended = self._original.delegation or DelegationExtension()
+        extended = self.original.delegation or DelegationExtension()
         known = len(extended.chain)
         if after.chain[:known] != extended.chain or len(after.chain) == known:
             raise self._violation("delegation", "hops can only be appended to the chain")
@@ -220,14 +201,17 @@ class _Merge:
         for name in ("classification", "subject", "objects", "data"):
             value, original = getattr(after, name, None), getattr(before, name)
             if value is not None and value != {} and value != original:
-                raise self._violation(_changed_path(name, original, value), _NOT_CHANGEABLE)
+                is_subject = isinstance(original, SubjectExtension) and isinstance(value, SubjectExtension)
+                fields = SubjectExtension.model_fields if is_subject else ()
+                changed = (f".{each}" for each in fields if getattr(original, each) != getattr(value, each, None))
+                raise self._violation(f"security.{name}{next(changed, '')}", _NOT_CHANGEABLE)
         labels = self._rebuild("security.labels", SecurityExtension, {"labels": getattr(after, "labels", ())}).labels
         if not before.labels <= labels:
             raise self._violation("security.labels", "only an explicit declassification removes labels")
-        security = self._original.security or SecurityExtension()
+        security = self.original.security or SecurityExtension()
         if labels <= security.labels:
             return
-        if not self._may_write and Capability.APPEND_LABELS not in self._granted:
+        if not self.may_write and Capability.APPEND_LABELS not in self.granted:
             raise self._violation("security.labels", f"a plugin that only reads needs {Capability.APPEND_LABELS}")
         changes["security"] = security.model_copy(update={"labels": security.labels | labels})
 
@@ -240,16 +224,7 @@ class _Merge:
             raise self._violation(slot, "the new value is not valid") from None
 
     def _violation(self, slot: str, detail: str) -> TierViolation:
-        return TierViolation(self._plugin, slot, SLOTS.get(slot, Slot(Tier.IMMUTABLE)).tier, detail)
-
-
-def _changed_path(name: str, original: Any, value: Any) -> str:
-    """Return the path of the changed slot in the table."""
-    if isinstance(original, SubjectExtension) and isinstance(value, SubjectExtension):
-        for field in SubjectExtension.model_fields:
-            if getattr(original, field) != getattr(value, field, None):
-                return f"security.subject.{field}"
-    return f"security.{name}"
+        return TierViolation(self.plugin, slot, SLOTS.get(slot, Slot(Tier.IMMUTABLE)).tier, detail)
 
 
 def _to_plain(value: Any) -> Any:

@@ -60,17 +60,15 @@ class Pipeline:
         denied_calls: Literal["raise", "answer"] = "raise",
         grants: Iterable[Capability | str] = (),
     ) -> None:
-        declared = [
-            PluginDeclaration.from_plugin(plugin) for plugin in ((plugins,) if isinstance(plugins, Plugin) else plugins)
-        ]
+        given = (plugins,) if isinstance(plugins, Plugin) else plugins
+        declared = list(map(PluginDeclaration.from_plugin, given))
         names = [each.name for each in declared]
         if repeated := {name for name in names if names.count(name) > 1}:
             raise ConfigurationError(f"two plugins have the name {min(repeated)!r}: give each a different name")
-        for setting, choices in ((signed, ("drop", "deny")), (unknown, ("deny", "drop"))):
+        drops = ("drop", "deny")
+        for setting, choices in ((signed, drops), (unknown, drops), (denied_calls, ("raise", "answer"))):
             if setting not in choices:
-                raise ConfigurationError(f"{setting!r:.80}: use drop or deny")
-        if denied_calls not in ("raise", "answer"):
-            raise ConfigurationError(f"{denied_calls!r:.80}: use raise or answer")
+                raise ConfigurationError(f"{setting!r:.80}: use {' or '.join(choices)}")
         self.plugins = tuple(declared)
         """The plugins as they were declared, in the order in which they were given."""
         self._by_hook = {hook: HookPlugins([each for each in declared if hook in each.hooks]) for hook in Hook}
@@ -126,8 +124,9 @@ class Pipeline:
     ) -> Work[PipelineResult]:
         """Yield the plugin calls of this hook that have to be awaited, in turn, and return the result.
 
-        Before the plugins run, the caller's permissions are checked against the object profiles (see `check_access`).
-        Alternatives of a reply are judged one by one, as the reply itself; if one is denied, the reply is.
+        Before the plugins run, the caller's permissions are checked against the object profiles, see
+        `StepRun.check_access`. Alternatives of a reply are judged one by one, as the reply itself; if one is denied,
+        the reply is.
 
         ``calls`` maps call ids to tools. ``partial``: the message is a piece of a streaming reply, which goes only to
         plugins that may deny or change it. ``already_seen``: the message was judged before, and cannot change any more.
@@ -184,8 +183,9 @@ def start_step(
     """Start what `Pipeline.steps` does: run the plugins up to the first one that has to be awaited. The caller runs the
     steps of the result, if it is not done. ``on_denial`` receives a denial before it is raised.
     """
-    source = StepSource(hook, message, extensions, calls, partial, pipeline._shared)
-    step_run = StepRun(source, pipeline._by_hook[hook], pipeline.signed, pipeline.unknown, already_seen, on_denial)
+    source, plugins = StepSource(hook, message, extensions, calls, partial, pipeline._shared), pipeline._by_hook[hook]
+    ordered = plugins.selected[already_seen, partial]
+    step_run = StepRun(source, source, plugins, ordered, pipeline.signed, pipeline.unknown, already_seen, on_denial)
     if hook in pipeline._hooks and (kind := find_unknown_kind(message.content)) is not None:
         step_run.handle_unknown_part(kind)
     if hook in PRE_HOOKS:

@@ -158,16 +158,12 @@ class _FunctionPlugin(Plugin):
     """A function as a plugin; calling it calls the function."""
 
     def __init__(self, check: Callable[[Step], Any], when: Callable[[Step], bool] | None) -> None:
-        self._check = check
-        self._when = when
+        self.check = check  # type: ignore[assignment,method-assign]
+        if when is not None:
+            self.applies = when  # type: ignore[assignment,method-assign]
 
-    def check(self, step: Step) -> Any:
-        return self._check(step)
-
-    def applies(self, step: Step) -> bool:
-        return self._when is None or self._when(step)
-
-    __call__ = check
+    def __call__(self, step: Step) -> Any:
+        return self.check(step)
 
 
 def hook(
@@ -231,8 +227,7 @@ class PluginDeclaration:
             raise ConfigurationError(
                 f"a {type(plugin).__name__} is not a plugin: subclass dragoman.policy.Plugin, or decorate it with hook"
             )
-        name = plugin.name or type(plugin).__name__
-        check = plugin._check if isinstance(plugin, _FunctionPlugin) else plugin.check
+        name, check = plugin.name or type(plugin).__name__, plugin.check
         hooks = frozenset(_parse_word(Hook, each, f"plugin {name!r}: hook") for each in _as_tuple(plugin.hooks))
         if not hooks:
             raise ConfigurationError(f"plugin {name!r} names no hook: it would never run")
@@ -240,6 +235,8 @@ class PluginDeclaration:
             raise ConfigurationError(f"plugin {name!r}: the timeout must be more than 0 seconds")
         if plugin.window is not None and plugin.window < 1:
             raise ConfigurationError(f"plugin {name!r}: the window must be at least 1 character")
+        # A plugin without a condition is not asked for it.
+        has_condition = getattr(plugin.applies, "__func__", None) is not Plugin.applies
         declared = cls(
             plugin=plugin,
             name=name,
@@ -251,20 +248,11 @@ class PluginDeclaration:
             on_error=_parse_word(OnError, plugin.on_error, f"plugin {name!r}: on_error"),
             window=plugin.window,
             is_async=inspect.iscoroutinefunction(check),
-            judge=_find_judge(plugin),
+            judge=(lambda step: plugin.check(step) if plugin.applies(step) else None) if has_condition else check,
         )
         if fault := _find_fault(check):
             raise ConfigurationError(f"plugin {name!r}: {fault}")
         return declared
-
-
-def _find_judge(plugin: Plugin) -> Callable[[Step], Any]:
-    """Return one function for the condition and the check. A plugin without a condition is not asked for it."""
-    if isinstance(plugin, _FunctionPlugin) and plugin._when is None:
-        return plugin._check
-    if getattr(plugin.applies, "__func__", None) is Plugin.applies:
-        return plugin.check
-    return lambda step: plugin.check(step) if plugin.applies(step) else None
 
 
 def _find_fault(check: Callable[..., Any]) -> str | None:

@@ -68,18 +68,13 @@ class Slot(NamedTuple):
     write: Capability | None = None
 
 
+_FOR_ALL = ("request", "provenance", "completion", "llm", "framework", "mcp", "meta", "security.classification")
+
 SLOTS: dict[str, Slot] = {
-    "request": Slot(Tier.IMMUTABLE),
-    "provenance": Slot(Tier.IMMUTABLE),
-    "completion": Slot(Tier.IMMUTABLE),
-    "llm": Slot(Tier.IMMUTABLE),
-    "framework": Slot(Tier.IMMUTABLE),
-    "mcp": Slot(Tier.IMMUTABLE),
-    "meta": Slot(Tier.IMMUTABLE),
+    **dict.fromkeys(_FOR_ALL, Slot(Tier.IMMUTABLE)),
     "agent": Slot(Tier.IMMUTABLE, read=Capability.READ_AGENT),
     "http": Slot(Tier.GUARDED, read=Capability.READ_HEADERS, write=Capability.WRITE_HEADERS),
     "security.labels": Slot(Tier.MONOTONIC, read=Capability.READ_LABELS, write=Capability.APPEND_LABELS),
-    "security.classification": Slot(Tier.IMMUTABLE),
     "security.subject": Slot(Tier.IMMUTABLE, read=Capability.READ_SUBJECT),
     "security.subject.id": Slot(Tier.IMMUTABLE, read=Capability.READ_SUBJECT),
     "security.subject.type": Slot(Tier.IMMUTABLE, read=Capability.READ_SUBJECT),

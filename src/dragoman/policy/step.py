@@ -5,8 +5,7 @@ plugin. A plugin is trusted code in this process: this prevents mistakes, not ma
 
 Copies and views are made when a plugin first reads them: most plugins read little of a step.
 
-Plugins that come with the library look at a step with `iter_views_deep`, and compile what they are given with
-`compile_globs`.
+Plugins that come with the library look at a step with `iter_views_deep`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,11 +14,10 @@ from functools import partial
 from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
-from dragoman.adapter.errors import ConfigurationError
-from dragoman.canonical.extensions.extensions import Extensions
+from dragoman.canonical.blocks import replace_fields
+from dragoman.canonical.extensions.extensions import AgentExtension, Extensions
 from dragoman.canonical.extensions.slots import BaseExtensions
 from dragoman.canonical.frozen import FrozenDict
-from dragoman.canonical.glob import Glob, glob
 from dragoman.canonical.message import Message
 from dragoman.canonical.message_view.context import ViewSource
 from dragoman.canonical.message_view.parts import CalledTool
@@ -30,66 +28,53 @@ from dragoman.policy.slots import Capability, expand_capabilities
 from dragoman.policy.texts import texts_of
 
 
+@dataclass(slots=True, eq=False)
 class LazyExtensions:
-    """Extensions that are built when they are first read, by ``build`` and its arguments."""
+    """The extensions of a session's step, built when they are first read: those of the session, its agent, and what
+    ``slots`` makes of the facts."""
 
-    __slots__ = ("_build", "_built", "_given")
-
-    def __init__(self, build: Callable[..., Extensions], *given: Any) -> None:
-        self._build = build
-        self._given = given
-        self._built: Extensions | None = None
+    session: Extensions
+    agent: AgentExtension
+    slots: Callable[..., Mapping[str, Any]]
+    facts: tuple[Any, ...]
+    _built: Extensions | None = None
 
     def read(self) -> Extensions:
         if self._built is None:
-            self._built = self._build(*self._given)
+            self._built = replace_fields(self.session, {"agent": self.agent, **self.slots(*self.facts)})
         return self._built
 
 
+@dataclass(slots=True, eq=False)
 class StepSource:
     """The originals of a step. No plugin receives it; the plugins of the step share its views."""
 
-    __slots__ = ("_cache", "_extensions", "calls", "hook", "last_views", "message", "partial")
-
-    def __init__(
-        self,
-        hook: str,
-        message: Message,
-        extensions: Extensions | LazyExtensions | None,
-        calls: Mapping[str, CalledTool],
-        partial: bool,
-        cache: FilterCache,
-    ) -> None:
-        """``cache`` holds what the views show."""
-        self.hook = hook
-        self.message = message
-        self.calls = calls
-        self.partial = partial
-        self._extensions = extensions
-        self._cache = cache
-        self.last_views: tuple[frozenset[Capability] | None, tuple[MessageView, ...]] = (None, ())
-        """The views that were built last, and for which capabilities."""
+    hook: str
+    message: Message
+    given_extensions: Extensions | LazyExtensions | None
+    calls: Mapping[str, CalledTool]
+    partial: bool
+    cache: FilterCache
+    """What the views show."""
+    last_views: tuple[frozenset[Capability] | None, tuple[MessageView, ...]] = (None, ())
+    """The views that were built last, and for which capabilities."""
 
     @property
     def extensions(self) -> Extensions | None:
-        return _read(self._extensions)
+        return _read(self.given_extensions)
 
     def replace(self, message: Message, extensions: Extensions | None) -> "StepSource":
         """Return the source with another message and, unless they are None, other extensions."""
-        known = self._extensions if extensions is None else extensions
-        return StepSource(self.hook, message, known, self.calls, self.partial, self._cache)
+        known = self.given_extensions if extensions is None else extensions
+        return StepSource(self.hook, message, known, self.calls, self.partial, self.cache)
 
     def views(self, capabilities: frozenset[Capability]) -> tuple[MessageView, ...]:
         """Return the views for these capabilities: plugins that have the same ones share them."""
         known, views = self.last_views
         if known != capabilities:
-            source = _PluginViewSource(self.hook.removeprefix("cmf."), capabilities, self._extensions, self._cache)
-            views = build_views(self.message, source, self.calls)
+            views = build_views(self.message, _PluginViewSource(self, capabilities), self.calls)
             self.last_views = (capabilities, views)
         return views
-
-
-_Unread = tuple[FilterCache, Extensions | LazyExtensions | None, frozenset[Capability]]
 
 
 class _PluginViewSource(ViewSource):
@@ -97,23 +82,18 @@ class _PluginViewSource(ViewSource):
 
     __slots__ = ("_unread",)
 
-    def __init__(
-        self,
-        hook: str,
-        capabilities: frozenset[Capability],
-        extensions: Extensions | LazyExtensions | None,
-        cache: FilterCache,
-    ) -> None:
-        self.hook = hook
+    def __init__(self, step: StepSource, capabilities: frozenset[Capability]) -> None:
+        self.hook = step.hook.removeprefix("cmf.")
         self.capabilities = capabilities
-        self._unread: _Unread | None = (cache, extensions, capabilities)
+        # Not the step itself, which keeps its views: it would be in a circle.
+        self._unread: tuple[FilterCache, Any, frozenset[Capability]] | None
+        self._unread = step.cache, step.given_extensions, capabilities
 
     @property
     def extensions(self) -> BaseExtensions | None:
-        unread = self._unread
-        if unread is not None:  # two threads that come here together get the same
-            cache, original, capabilities = unread
-            self._extensions = cache.get(_read(original), capabilities)
+        if (unread := self._unread) is not None:  # two threads that come here together get the same
+            cache, given, capabilities = unread
+            self._extensions = cache.get(_read(given), capabilities)
             self._unread = None
         return self._extensions
 
@@ -214,21 +194,14 @@ _NEW = Step.__new__
 
 def iter_views_deep(step: Step) -> Iterator[MessageView]:
     """Yield a view of each part, followed by those of the parts inside it, at any depth. Raises UnknownPartError."""
-    return _with_inner(step.views())
+    return with_inner(step.views())
 
 
-def _with_inner(views: Iterable[MessageView]) -> Iterator[MessageView]:
+def with_inner(views: Iterable[MessageView]) -> Iterator[MessageView]:
+    """Yield each view, followed by those of the parts inside it, at any depth."""
     for view in views:
         yield view
-        yield from _with_inner(view.inner_views())
-
-
-def compile_globs(patterns: Iterable[str]) -> tuple[Glob, ...]:
-    """Return the compiled patterns. Raises ConfigurationError for one that is too long."""
-    try:
-        return tuple(glob(pattern) for pattern in patterns)
-    except ValueError as error:
-        raise ConfigurationError(str(error)) from None
+        yield from with_inner(view.inner_views())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

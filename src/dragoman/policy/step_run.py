@@ -4,8 +4,8 @@ Before any plugin, the object profiles say who may use a tool, a resource or a p
 docs/reference/cmf.md#object-profiles.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field, replace
 from inspect import isawaitable
 from typing import Any, Literal, NoReturn
 
@@ -15,7 +15,6 @@ from dragoman.canonical.extensions.security import ObjectSecurityProfile, Subjec
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message
 from dragoman.canonical.message_view.context import UnreadableError
-from dragoman.canonical.message_view.parts import CalledTool
 from dragoman.canonical.message_view.uris import AmbiguousUriError
 from dragoman.canonical.message_view.view import iter_views
 from dragoman.effects import Work
@@ -40,34 +39,11 @@ def lacks_permissions(subject: SubjectExtension | None, profile: ObjectSecurityP
     return not granted.issuperset(profile.permissions)
 
 
-def check_access(
-    hook: str, message: Message, extensions: Extensions | None, calls: Mapping[str, CalledTool] | None = None
-) -> Violation | None:
-    """Return the first violation of the object profiles by what this message requests, or None.
-
-    Profiles with ``managed_by="tool"`` are skipped: the tool enforces them. The violation names no permission, because
-    its reader may not be allowed to see it.
-    """
-    if hook not in PRE_HOOKS or extensions is None or extensions.security is None or not extensions.security.objects:
-        return None
-    for view in iter_views(message, hook.removeprefix("cmf."), extensions, calls=calls):
-        try:
-            profiles = view.objects if view.is_tool or view.is_prompt or view.has_address else ()
-        except AmbiguousUriError as error:
-            return Violation(str(error), code="uri_denied", plugin="object profile")
-        own = [profile for profile in profiles if profile.managed_by != "tool"]
-        if any(lacks_permissions(extensions.security.subject, profile) for profile in own):
-            reason = "the caller lacks a permission that this requires"
-            return Violation(reason, code="object_permissions", plugin="object profile")
-    return None
-
-
 logger = get_logger("dragoman.policy")
 
 POST_HOOKS = frozenset({Hook.TOOL_POST_INVOKE, Hook.PROMPT_POST_FETCH, Hook.RESOURCE_POST_FETCH})
 """The hooks at which data arrives and gets the labels of its data policy."""
 
-_NAME = "the pipeline"
 _REPEATED = Violation(
     "a plugin changed the message, and one that had judged it before wants another change: let the two be one plugin",
     code="cannot_change",
@@ -104,49 +80,38 @@ class HookPlugins:
         piece or a whole one."""
 
 
+@dataclass(slots=True, eq=False)
 class StepRun:
     """``first`` is what the first plugin sees, ``source`` what the next one sees: the same object if nothing changed.
 
     ``changed_extensions`` is None until the extensions change. ``signed`` and ``unknown`` are those of the `Pipeline`.
     """
 
-    __slots__ = (
-        "_already_seen", "_is_repeated", "_last_change", "_next", "_on_denial", "_ordered", "_outputs", "_pending",
-        "_plugins", "_signed", "_unknown", "changed_extensions", "first", "is_done", "source",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        source: StepSource,
-        plugins: HookPlugins,
-        signed: Literal["drop", "deny"],
-        unknown: Literal["deny", "drop"],
-        already_seen: bool,
-        on_denial: Callable[[PolicyDeniedError], object] | None,
-    ) -> None:
-        self._on_denial = on_denial
-        self.source = source
-        self.first = source
-        self._plugins = plugins
-        self._ordered = plugins.selected[already_seen, source.partial]
-        self._next = 0
-        self._last_change = 0
-        """The position of the last plugin that changed the message: those before it have seen another one."""
-        self._outputs: dict[str, Message] = {}
-        """What each plugin made of the message, by its name."""
-        self._is_repeated = False
-        """Whether plugins judge the message once more."""
-        self._pending: Awaitable[Any] | None = None
-        """The answer of the next plugin, if it was called already."""
-        self._signed, self._unknown = signed, unknown
-        self._already_seen = already_seen
-        self.changed_extensions: Extensions | None = None
-        self.is_done = False
-        """Whether no plugin has to be awaited any more."""
+    first: StepSource
+    source: StepSource
+    plugins: HookPlugins
+    ordered: tuple[tuple[PluginDeclaration, bool], ...]
+    """The sequential plugins that run, and whether each is inline."""
+    signed: Literal["drop", "deny"]
+    unknown: Literal["deny", "drop"]
+    already_seen: bool
+    on_denial: Callable[[PolicyDeniedError], object] | None
+    changed_extensions: Extensions | None = None
+    is_done: bool = False
+    """Whether no plugin has to be awaited any more."""
+    _next: int = 0
+    _last_change: int = 0
+    """The position of the last plugin that changed the message: those before it have seen another one."""
+    _outputs: dict[str, Message] = field(default_factory=dict)
+    """What each plugin made of the message, by its name."""
+    _is_repeated: bool = False
+    """Whether plugins judge the message once more."""
+    _pending: Awaitable[Any] | None = None
+    """The answer of the next plugin, if it was called already."""
 
     def run_inline(self) -> None:
         """Call the next plugins, up to one that has to be awaited."""
-        position, ordered = self._next, self._ordered
+        position, ordered = self._next, self.ordered
         for declared, is_inline in ordered[position:] if position else ordered:
             if not is_inline:
                 break
@@ -164,12 +129,12 @@ class StepRun:
         if position == len(ordered):
             if self._last_change and not self._is_repeated:
                 # The plugins that may deny judge what later plugins made of the message.
-                judges = self._ordered[: self._last_change]
-                self._ordered = tuple(each for each in judges if each[0].mode is Mode.SEQUENTIAL)
+                judges = self.ordered[: self._last_change]
+                self.ordered = tuple(each for each in judges if each[0].mode is Mode.SEQUENTIAL)
                 self._next, self._is_repeated = 0, True
                 self.run_inline()
                 return
-            self.is_done = not self._plugins.beside
+            self.is_done = not self.plugins.beside
 
     def _apply(self, position: int, declared: PluginDeclaration, answer: Any) -> None:
         before = self.source.message
@@ -180,14 +145,14 @@ class StepRun:
 
     def steps(self) -> Work[None]:
         """Yield the calls of the plugins that have to be awaited."""
-        while self._next < len(self._ordered):
-            declared, _ = self._ordered[self._next]
+        while self._next < len(self.ordered):
+            declared, _ = self.ordered[self._next]
             answer = yield call(PluginCall(declared, self._step(declared), self._pending))
             self._pending = None
             self._next += 1
             self._apply(self._next - 1, declared, answer)
             self.run_inline()
-        plugins = self._plugins
+        plugins = self.plugins
         if plugins.concurrent:
             before = self.source.extensions  # built once, before several threads read them
             answers = yield call_all([PluginCall(each, self._step(each)) for each in plugins.concurrent])
@@ -201,10 +166,23 @@ class StepRun:
         return new_step(self.source, declared.capabilities, declared.copies)
 
     def check_access(self) -> None:
-        source = self.source
-        missing = check_access(source.hook, source.message, source.extensions, source.calls)
-        if missing is not None:
-            self.deny(missing)
+        """Deny the step if the message requests what the object profiles do not allow to the subject.
+
+        Profiles with ``managed_by="tool"`` are skipped: the tool enforces them. The violation names no permission,
+        because its reader may not be allowed to see it.
+        """
+        source, extensions = self.source, self.source.extensions
+        if extensions is None or extensions.security is None or not extensions.security.objects:
+            return
+        for view in iter_views(source.message, source.hook.removeprefix("cmf."), extensions, calls=source.calls):
+            try:
+                profiles = view.objects if view.is_tool or view.is_prompt or view.has_address else ()
+            except AmbiguousUriError as error:
+                self.deny(Violation(str(error), code="uri_denied", plugin="object profile"))
+            own = [profile for profile in profiles if profile.managed_by != "tool"]
+            if any(lacks_permissions(extensions.security.subject, profile) for profile in own):
+                reason = "the caller lacks a permission that this requires"
+                self.deny(Violation(reason, code="object_permissions", plugin="object profile"))
 
     def add_data_labels(self) -> None:
         source = self.source
@@ -212,7 +190,7 @@ class StepRun:
 
     def handle_unknown_part(self, kind: str) -> None:
         """Drop the parts that no plugin can judge, or deny the step."""
-        if self._unknown == "drop" and not self._already_seen:
+        if self.unknown == "drop" and not self.already_seen:
             self._replace(drop_unknown_parts(self.source.message), None)
             return
         self.deny(Violation(f"no plugin can judge a part of the kind {kind!r:.80}", code="unknown_part"))
@@ -232,7 +210,7 @@ class StepRun:
             self._handle_failure(declared, error)
             return
         if message is not self.source.message:
-            if self._already_seen:
+            if self.already_seen:
                 refusal = refusal or _CANNOT_CHANGE
             elif self._is_repeated and self._changes_always(declared):
                 message = self.source.message
@@ -254,17 +232,16 @@ class StepRun:
     def finish(self) -> Message:
         """Return the final message, without the signed thinking that a change made invalid."""
         final = drop_void_thinking(self.first.message, self.source.message)
-        if final is not self.source.message and self._signed == "deny":
+        if final is not self.source.message and self.signed == "deny":
             reason = "a change would invalidate signed thinking, and the policy keeps it"
             self.deny(Violation(reason, code="signed_thinking"))
         return final
 
     def deny(self, violation: Violation, cause: Exception | None = None) -> NoReturn:
-        denial = PolicyDeniedError(
-            self.source.hook, violation.plugin or _NAME, violation.code, violation.reason, violation.description
-        )
-        if self._on_denial is not None:
-            self._on_denial(denial)
+        plugin = violation.plugin or "the pipeline"
+        denial = PolicyDeniedError(self.source.hook, plugin, violation.code, violation.reason, violation.description)
+        if self.on_denial is not None:
+            self.on_denial(denial)
         raise denial from cause
 
     def _replace(self, message: Message, extensions: Extensions | None) -> None:

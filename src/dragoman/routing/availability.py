@@ -108,10 +108,8 @@ class Availability:
         return None
 
     def _record_failure(self, model: str, provider: str, error: ProviderError, at: datetime) -> None:
-        model_health, provider_health = (
-            self._health(self._models, model, at),
-            self._health(self._providers, provider, at),
-        )
+        model_health = self._health(self._models, model, at)
+        provider_health = self._health(self._providers, provider, at)
         recent = self._add_and_count(model_health, at, self.thresholds.failures, self.thresholds.within)
         if model_health.down is None and recent >= self.thresholds.failures:
             reason = f"{recent} failures in a row, the last one {error.error_class}"

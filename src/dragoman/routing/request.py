@@ -137,19 +137,13 @@ def replace_text(prompt: Sequence[Message], text: str) -> tuple[Message, ...]:
     Raises RequestError if nothing is left of a message.
     """
     changed = list(prompt)
-    for index, block_index, block in _user_texts(prompt):
-        if block.text == text:
-            break
-        content = changed[index].content
-        kept = (
-            *content[:block_index],
-            *([block.model_copy(update={"text": text})] if text else []),
-            *content[block_index + 1 :],
-        )
-        if not kept:
+    index, place, block = next(_user_texts(prompt), (0, 0, None))
+    if block is not None and block.text != text:
+        content = list(changed[index].content)
+        content[place : place + 1] = [block.model_copy(update={"text": text})] if text else []
+        if not content:
             raise RequestError("the message holds only the mention of a model")
-        changed[index] = changed[index].model_copy(update={"content": kept})
-        break
+        changed[index] = changed[index].model_copy(update={"content": tuple(content)})
     return tuple(changed)
 
 

@@ -4,7 +4,6 @@ The router collects proposals for a turn's model in a fixed order and picks the 
 turn does not start: it never chooses a model that was not proposed. There is no I/O, and the clock is a parameter.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -41,7 +40,7 @@ from dragoman.routing.configuration import (
     read_mapping,
     read_toml,
 )
-from dragoman.routing.decision import Candidate, RefusalReason, RouteDecision, RoutingPolicy, Verdict, find_refusals
+from dragoman.routing.decision import Candidate, RouteDecision, RoutingPolicy, Verdict, find_refusals
 from dragoman.routing.request import ModelFacts, Recommendation, Recommender, RouteRequest
 from dragoman.routing.rules import Rule, named_labels
 
@@ -192,18 +191,16 @@ class Router:
         """Return a decision for the first valid candidate from ``start`` on. Raises NoModelError."""
         chain, at, winner = list(proposed), self._clock(), None
         failed = {link.model: link.failure for link in chain if link.failure is not None}
-        known: dict[str, tuple[RefusalReason, ...]] = {}
+        refusals = cache(
+            partial(find_refusals, request=request, find=self._find, availability=self.availability, at=at)
+        )
         for index, link in enumerate(chain[start:], start):
             if link.model is None:
                 continue
             if winner is not None:
                 chain[index] = replace(link, verdict=Verdict.DEFERRED)
                 continue
-            if link.model not in known:
-                known[link.model] = find_refusals(
-                    link.model, request, find=self._find, availability=self.availability, at=at
-                )
-            refused, failure = known[link.model], failed.get(link.model)
+            refused, failure = refusals(link.model), failed.get(link.model)
             if refused or failure is not None:
                 chain[index] = replace(link, verdict=Verdict.REJECTED, refusals=refused, failure=failure)
             else:
@@ -231,13 +228,11 @@ class Router:
         yield from self._override_proposals(request, mentioned)
         sticky = self._resolve(request.sticky)
         yield _candidate(RoutingPolicy.MANUAL_STICKY, sticky, "the session's model", "the session has no model")
-        found = False
-        for rule in self.rules:
-            if self._matches(rule, request):
-                found = True
-                reason = f"the rule {rule.name!r} matches"
-                yield Candidate(policy=RoutingPolicy.RULE, model=rule.model, reason=reason, rule_name=rule.name)
-        if not found:
+        matching = [rule for rule in self.rules if self._matches(rule, request)]
+        for rule in matching:
+            reason = f"the rule {rule.name!r} matches"
+            yield Candidate(policy=RoutingPolicy.RULE, model=rule.model, reason=reason, rule_name=rule.name)
+        if not matching:
             yield _candidate(RoutingPolicy.RULE, None, "", "no rule matches")
         yield self._recommendation(request)
         delegate = self._resolve(request.delegate)
@@ -252,22 +247,19 @@ class Router:
 
     def _override_proposals(self, request: RouteRequest, mentioned: str | None) -> Iterator[Candidate]:
         """Yield the proposal of the argument, then that of the mention."""
-        policy, found = RoutingPolicy.PER_MESSAGE_OVERRIDE, False
+        policy = RoutingPolicy.PER_MESSAGE_OVERRIDE
+        if request.override is None and mentioned is None:
+            yield _candidate(policy, None, "", "the message names no model")
         if request.override is not None:
-            found = True
-            yield Candidate(
-                policy=policy, model=self._resolve_existing(request.override), reason="requested in this message"
-            )
+            model = self._resolve_existing(request.override)
+            yield Candidate(policy=policy, model=model, reason="requested in this message")
         if mentioned is not None:
-            found = True
             try:
                 model = self._resolve_existing(mentioned)
             except UnknownProviderError as error:
                 literal = f"to write @{mentioned:.80} literally, begin with a backslash"
                 raise UnknownProviderError(f"the text begins with a mention: {error}; {literal}") from None
             yield Candidate(policy=policy, model=model, reason=f"the text begins with @{mentioned}")
-        if not found:
-            yield _candidate(policy, None, "", "the message names no model")
 
     def _matches(self, rule: Rule, request: RouteRequest) -> bool:
         tokens = partial(self._estimate_tokens, request, rule.model)
@@ -287,7 +279,7 @@ class Router:
         except Exception as error:
             logger.warning("the recommender failed: %s", type(error).__name__, exc_info=True)
             return replace(none_recommended, reason=f"the recommender failed: {type(error).__name__}")
-        if not 0 <= confidence <= 1 or math.isnan(confidence):
+        if not 0 <= confidence <= 1:
             logger.warning("the recommender's confidence is %s, not 0 to 1: the recommendation is ignored", confidence)
             return replace(none_recommended, reason="the recommender's confidence is not a number from 0 to 1")
         if confidence < self._min_confidence:

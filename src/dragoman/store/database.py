@@ -14,11 +14,11 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from enum import Enum, auto
+from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, event, inspect, text
+import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from dragoman.adapter.errors import ConfigurationError, mask_secrets
@@ -55,19 +55,12 @@ _QUOTED = " with text "
 
 
 class Mode(Enum):
-    """The kind of a transaction."""
+    """The kind of a transaction; the value is its options on PostgreSQL."""
 
-    READ = auto()
-    WRITE = auto()
-    STATEMENT = auto()
+    READ = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}  # noqa: RUF012
+    WRITE = dict[str, Any]()  # noqa: RUF012
+    STATEMENT = {"isolation_level": "AUTOCOMMIT"}  # noqa: RUF012
     """A transaction whose first statement is the only one that writes."""
-
-
-_POSTGRES_OPTIONS: dict[Mode, dict[str, Any]] = {
-    Mode.READ: {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
-    Mode.WRITE: {},
-    Mode.STATEMENT: {"isolation_level": "AUTOCOMMIT"},
-}
 
 
 class Database:
@@ -77,7 +70,7 @@ class Database:
     """
 
     def __init__(
-        self, url: str | URL, *, timeout: float, synchronous: Synchronous, pool_size: int, read_only: bool = False
+        self, url: str | sa.URL, *, timeout: float, synchronous: Synchronous, pool_size: int, read_only: bool = False
     ) -> None:
         self.url, read_only_url = split_mode(parse_url(url, "the store"))
         self.read_only = read_only or read_only_url
@@ -88,7 +81,7 @@ class Database:
         busy_timeout = min(_BUSY_TIMEOUT, timeout)
         if not self.is_sqlite:
             self.engine = create_postgres_engine(self.url, timeout=timeout, pool_size=pool_size)
-            event.listen(self.engine, "connect", lambda connection, _: _limit_locks(connection, timeout))
+            sa.event.listen(self.engine, "connect", lambda connection, _: _limit_locks(connection, timeout))
         elif not self.read_only:
             self.engine = create_sqlite_engine(
                 self.url, timeout=timeout, busy_timeout=busy_timeout, synchronous=synchronous, pool_size=pool_size
@@ -102,7 +95,7 @@ class Database:
         self._lock = threading.RLock()
         reset_after_fork(self)
 
-    def read(self, work: Callable[[Connection], Result]) -> Result:
+    def read(self, work: Callable[[sa.Connection], Result]) -> Result:
         """Run a read-only transaction on a snapshot of the database, and return its result."""
         if self.read_only and self.file is not None:
             try:
@@ -111,7 +104,7 @@ class Database:
                 raise StoreError(f"the store cannot be read: {error}") from error
         return self._run(work, Mode.READ)
 
-    def write(self, work: Callable[[Connection], Result], *, single_statement: bool = False) -> Result:
+    def write(self, work: Callable[[sa.Connection], Result], *, single_statement: bool = False) -> Result:
         """Run a transaction that is committed as a whole, or not at all if this raises, and return its result.
 
         ``single_statement``: only the first statement writes. PostgreSQL makes a statement atomic anyway, which saves
@@ -132,7 +125,7 @@ class Database:
         self._lock = threading.RLock()
         self.engine.dispose(close=False)
 
-    def _run(self, work: Callable[[Connection], Result], mode: Mode) -> Result:
+    def _run(self, work: Callable[[sa.Connection], Result], mode: Mode) -> Result:
         deadline, pause, reconnected = time.monotonic() + self.timeout, 0.001, False
         while True:
             try:
@@ -161,13 +154,11 @@ class Database:
             time.sleep(random.uniform(0, pause))
             pause = min(2 * pause, _MAX_PAUSE)
 
-    def _run_once(self, work: Callable[[Connection], Result], mode: Mode) -> Result:
+    def _run_once(self, work: Callable[[sa.Connection], Result], mode: Mode) -> Result:
         sent = False  # whether the database may have committed it already
         try:
             with self.engine.connect() as connection:
-                connection.execution_options(
-                    **({WRITES: mode is not Mode.READ} if self.is_sqlite else _POSTGRES_OPTIONS[mode])
-                )
+                connection.execution_options(**({WRITES: mode is not Mode.READ} if self.is_sqlite else mode.value))
                 with connection.begin():
                     sent = mode is Mode.STATEMENT
                     result = work(connection)
@@ -187,7 +178,7 @@ def _limit_locks(connection: Any, timeout: float) -> None:
     connection.commit()
 
 
-def split_mode(url: URL) -> tuple[URL, bool]:
+def split_mode(url: sa.URL) -> tuple[sa.URL, bool]:
     """Return the URL without the mode of a SQLite file, and whether it is read-only. Raises ConfigurationError."""
     mode = url.query.get("mode") if is_sqlite(url) else None
     if mode is None:
@@ -197,7 +188,7 @@ def split_mode(url: URL) -> tuple[URL, bool]:
     return url.difference_update_query(["mode"]), mode == "ro"
 
 
-def default_url(*, create_folder: bool = True) -> URL:
+def default_url(*, create_folder: bool = True) -> sa.URL:
     """Return the file sessions.db in the user's data folder. Creates a missing folder for that user only."""
     url = user_database("sessions.db")
     folder = Path(str(url.database)).parent
@@ -256,13 +247,13 @@ def migrate(database: Database, *, allow_other_tables: bool) -> None:
             if VERSION_TABLE not in names:
                 _refuse_foreign(names, allow_other_tables)
 
-    def upgrade(connection: Connection) -> None:
+    def upgrade(connection: sa.Connection) -> None:
         lock_for_migration(connection, _ADVISORY_LOCK)
         version = _version(connection)
         if version == HEAD:
             return
         if version is None:
-            _refuse_foreign(inspect(connection).get_table_names(), allow_other_tables)
+            _refuse_foreign(sa.inspect(connection).get_table_names(), allow_other_tables)
         with store_errors("the store could not be migrated, and is unchanged"):
             run_migrations(connection, "dragoman.store")
 
@@ -292,12 +283,12 @@ def check_version(database: Database) -> None:
         )
 
 
-def _version(connection: Connection) -> str | None:
+def _version(connection: sa.Connection) -> str | None:
     """Return the database's migration; None without our tables. Raises StoreVersionError."""
-    if not inspect(connection).has_table(VERSION_TABLE):
+    if not sa.inspect(connection).has_table(VERSION_TABLE):
         return None
     with store_errors(f"the table {VERSION_TABLE} cannot be read"):
-        rows = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()
+        rows = connection.execute(sa.text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()
     version = str(rows[0]) if len(rows) == 1 else ""
     if not re.fullmatch("[0-9]{4}", version):
         raise StoreVersionError("the store does not say which version wrote it: restore it from a backup")

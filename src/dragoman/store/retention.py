@@ -9,22 +9,13 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, delete, func, insert, or_, select, update
+import sqlalchemy as sa
 
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.extensions.message_labels import EARLIER_RECORDS, RECORDS
 from dragoman.canonical.extensions.security import RETENTION, read_retention
 from dragoman.canonical.message import Message, MessageMetadata
-from dragoman.store.columns import (
-    MALFORMED_DATA_ERRORS,
-    decode_json,
-    decode_text,
-    encode_json,
-    encode_text,
-    from_micros,
-    to_micros,
-    unreadable_error,
-)
+from dragoman.store import columns
 from dragoman.store.errors import StoreError
 from dragoman.store.records import RetentionAction, RetentionRecord, UserDeletion
 from dragoman.store.rows import attempt_row, extensions_from_row, message_from_row, message_row
@@ -37,7 +28,7 @@ KEPT_METADATA = (
 )  # fmt: skip
 
 
-def delete_user(connection: Connection, user_id: str, now: int) -> UserDeletion:
+def delete_user(connection: sa.Connection, user_id: str, now: int) -> UserDeletion:
     """Delete the user's sessions, and the user's words in the sessions of others.
 
     A session of others keeps its order and its ids, so that it can be continued: of a user's message there, the content
@@ -45,50 +36,47 @@ def delete_user(connection: Connection, user_id: str, now: int) -> UserDeletion:
     """
     if not isinstance(user_id, str) or not user_id:
         raise StoreError("name the user whose data is to be deleted")
-    user = encode_text(user_id)
-    own = select(sessions.c.id).where(sessions.c.user_id == user)
-    is_shared = or_(sessions.c.user_id.is_(None), sessions.c.user_id != user)
+    user = columns.encode_text(user_id)
+    own = sa.select(sessions.c.id).where(sessions.c.user_id == user)
+    is_shared = sa.or_(sessions.c.user_id.is_(None), sessions.c.user_id != user)
     forks = connection.execute(
-        select(sessions.c.id).where(sessions.c.parent_session_id.in_(own), is_shared).order_by(sessions.c.id)
+        sa.select(sessions.c.id).where(sessions.c.parent_session_id.in_(own), is_shared).order_by(sessions.c.id)
     ).scalars()
-    forked = tuple(map(decode_text, forks))
+    forked = tuple(map(columns.decode_text, forks))
     related = (messages, attempts, tool_calls, tool_ids)
-    counts = {
+    counts: dict[str, Any] = {
         table.name: connection.execute(
-            select(func.count()).select_from(table).where(table.c.session_id.in_(own))
+            sa.select(sa.func.count()).select_from(table).where(table.c.session_id.in_(own))
         ).scalar_one()
         for table in related
     }
-    deleted = connection.execute(delete(sessions).where(sessions.c.user_id == user)).rowcount
+    deleted = connection.execute(sa.delete(sessions).where(sessions.c.user_id == user)).rowcount
     shared: set[str] = set()
     erased = 0
     for table in (messages, attempts):
-        places = select(table.c.session_id, table.c.seq).where(table.c.user_id == user)
+        places = sa.select(table.c.session_id, table.c.seq).where(table.c.user_id == user)
         for session_id, seq in connection.execute(places).all():
             erase(connection, table, session_id, seq)
             shared.add(session_id)
             erased += 1
-    shared.update(connection.execute(select(turns.c.session_id).where(turns.c.user_id == user)).scalars())
-    connection.execute(delete(turns).where(turns.c.user_id == user))
+    shared.update(connection.execute(sa.select(turns.c.session_id).where(turns.c.user_id == user)).scalars())
+    connection.execute(sa.delete(turns).where(turns.c.user_id == user))
     for session_id in shared:
-        advanced = update(sessions).where(sessions.c.id == session_id)
+        advanced = sa.update(sessions).where(sessions.c.id == session_id)
         connection.execute(advanced.values(version=sessions.c.version + 1, updated_at=now))
     return UserDeletion(
         user_id=user_id,
         sessions=deleted,
-        messages=counts["messages"],
-        attempts=counts["attempts"],
-        tool_calls=counts["tool_calls"],
-        tool_ids=counts["tool_ids"],
-        shared_sessions=tuple(sorted(map(decode_text, shared))),
+        **counts,
+        shared_sessions=tuple(sorted(map(columns.decode_text, shared))),
         erased=erased,
         forks=forked,
     )
 
 
 def erase(
-    connection: Connection,
-    table: Table,
+    connection: sa.Connection,
+    table: sa.Table,
     session_id: str,
     seq: int,
     *,
@@ -100,7 +88,7 @@ def erase(
     The row is deleted and inserted, because the full-text index follows these two alone.
     """
     key = (table.c.session_id == session_id) & (table.c.seq == seq)
-    row = connection.execute(select(table).where(key)).mappings().one()
+    row = connection.execute(sa.select(table).where(key)).mappings().one()
     message = message_from_row(row)
     blocks: list[ContentBlock] = []
     for block in message.content:
@@ -120,11 +108,11 @@ def erase(
         values = attempt_row(erased, session_id, seq)
     else:
         values = message_row(erased, session_id, seq, extensions, inherited=bool(row["inherited"]))
-    connection.execute(delete(table).where(key))
-    connection.execute(insert(table), values)
+    connection.execute(sa.delete(table).where(key))
+    connection.execute(sa.insert(table), values)
     if table is messages:
         of_message = (tool_calls.c.session_id == session_id) & (tool_calls.c.seq == seq)
-        connection.execute(update(tool_calls).where(of_message).values(result_json=None))
+        connection.execute(sa.update(tool_calls).where(of_message).values(result_json=None))
 
 
 _REDACTED_METADATA = (*KEPT_METADATA, "user_id", "labels")
@@ -133,17 +121,17 @@ _PROMPT_HAS_RETENTION = turns.c.prompt_json.contains(f'"{RETENTION}"', autoescap
 """Both may be true of others too."""
 
 
-def find_candidates(connection: Connection) -> tuple[str, ...]:
+def find_candidates(connection: sa.Connection) -> tuple[str, ...]:
     """Return the sessions with data that has an end, as the ids of their rows."""
-    of_messages = select(messages.c.session_id).where(_HAS_RETENTION)
-    of_prompts = select(turns.c.session_id).where(_PROMPT_HAS_RETENTION)
+    of_messages = sa.select(messages.c.session_id).where(_HAS_RETENTION)
+    of_prompts = sa.select(turns.c.session_id).where(_PROMPT_HAS_RETENTION)
     return tuple(
         sorted({*connection.execute(of_messages.distinct()).scalars(), *connection.execute(of_prompts).scalars()})
     )
 
 
 def enforce(
-    connection: Connection,
+    connection: sa.Connection,
     row_id: str,
     *,
     action: RetentionAction,
@@ -152,13 +140,17 @@ def enforce(
     dry_run: bool,
 ) -> RetentionRecord | None:
     """Redact or delete what is due in one session. Return the record, or None if nothing is due."""
-    session = select(sessions.c.updated_at).where(sessions.c.id == row_id)
+    session = sa.select(sessions.c.updated_at).where(sessions.c.id == row_id)
     # Locked, so that no turn is added meanwhile; SQLite has one writer anyway.
     used = connection.execute(session if dry_run else session.with_for_update()).scalar_one_or_none()
     if used is None:  # deleted in the meantime
         return None
-    is_over = from_micros(used) + session_idle <= now
-    sources = _due_messages(connection, row_id, now, is_over)
+    is_over = columns.from_micros(used) + session_idle <= now
+    sources = [
+        row
+        for row in _select(connection, messages, row_id, _HAS_RETENTION)
+        if (end := read_retention(extensions_from_row(row._mapping) or {})) is not None and _is_due(end, now, is_over)
+    ]
     prompts = _due_prompts(connection, row_id, now, is_over)
     if not (sources or prompts):
         return None
@@ -168,14 +160,14 @@ def enforce(
     begun = min(row.created_at for row in (*sources, *(row for row, _ in prompts)))
     broken = _select(connection, attempts, row_id, attempts.c.created_at >= begun)
     # The prompt of a turn that nobody has answered is in no message.
-    unanswered = {name for _, ids in prompts for name in ids} - {decode_text(row.id) for row in affected}
+    unanswered = {name for _, ids in prompts for name in ids} - {columns.decode_text(row.id) for row in affected}
     record = RetentionRecord(
-        session_id=decode_text(row_id),
+        session_id=columns.decode_text(row_id),
         action=action,
         at=now,
         messages=len(affected) + len(unanswered),
         attempts=len(broken),
-        sources=(*(decode_text(row.id) for row in sources), *sorted(unanswered)),
+        sources=(*(columns.decode_text(row.id) for row in sources), *sorted(unanswered)),
     )
     if dry_run:
         return record
@@ -194,52 +186,53 @@ def enforce(
         over = turns.c.session_id == row_id
         if not sources:  # an open turn repeats what it read
             over &= turns.c.number.in_([row.number for row, _ in prompts])
-        connection.execute(delete(turns).where(over))
-        advanced = update(sessions).where(sessions.c.id == row_id)
+        connection.execute(sa.delete(turns).where(over))
+        advanced = sa.update(sessions).where(sessions.c.id == row_id)
         connection.execute(advanced.values(version=sessions.c.version + 1))
-    _save(connection, row_id, record)
+    table = retention_records
+    last = connection.execute(sa.select(sa.func.max(table.c.seq)).where(table.c.session_id == row_id)).scalar_one()
+    row_of_record = {
+        "session_id": row_id,
+        "seq": 0 if last is None else last + 1,
+        "at": columns.to_micros(record.at),
+        "action": record.action,
+        "messages": record.messages,
+        "attempts": record.attempts,
+        "sources_json": columns.encode_json(list(record.sources)),
+    }
+    connection.execute(sa.insert(table), row_of_record)
     return record
 
 
-def read_records(connection: Connection, session_id: str | None) -> tuple[RetentionRecord, ...]:
+def read_records(connection: sa.Connection, session_id: str | None) -> tuple[RetentionRecord, ...]:
     """Return what was done, the oldest first."""
     table = retention_records
-    query = select(table).order_by(table.c.at, table.c.session_id, table.c.seq)
+    query = sa.select(table).order_by(table.c.at, table.c.session_id, table.c.seq)
     if session_id is not None:
-        query = query.where(table.c.session_id == encode_text(session_id))
+        query = query.where(table.c.session_id == columns.encode_text(session_id))
     return tuple(
         RetentionRecord(
-            session_id=decode_text(row.session_id),
+            session_id=columns.decode_text(row.session_id),
             action=row.action,
-            at=from_micros(row.at),
+            at=columns.from_micros(row.at),
             messages=row.messages,
             attempts=row.attempts,
-            sources=tuple(decode_json(row.sources_json)),
+            sources=tuple(columns.decode_json(row.sources_json)),
         )
         for row in connection.execute(query)
     )
 
 
-def _due_messages(connection: Connection, row_id: str, now: datetime, session_is_over: bool) -> list[Row[Any]]:
-    """Return the messages whose data is due, and was not redacted yet."""
-    found = []
-    for row in _select(connection, messages, row_id, _HAS_RETENTION):
-        retention = read_retention(extensions_from_row(row._mapping) or {})
-        if retention is not None and _is_due(retention, now, session_is_over):
-            found.append(row)
-    return found
-
-
 def _due_prompts(
-    connection: Connection, row_id: str, now: datetime, session_is_over: bool
-) -> list[tuple[Row[Any], list[str]]]:
+    connection: sa.Connection, row_id: str, now: datetime, session_is_over: bool
+) -> list[tuple[sa.Row[Any], list[str]]]:
     """Return the open and failed turns whose prompt has data that is due, and the ids of these messages."""
     found = []
     for row in _select(connection, turns, row_id, _PROMPT_HAS_RETENTION, order=turns.c.number):
         try:
-            kept = {entry["id"]: entry.get(RETENTION) for entry in decode_json(row.prompt_json)}
-        except MALFORMED_DATA_ERRORS as error:
-            raise unreadable_error(f"a turn of the session {row_id!r:.80}", error) from None
+            kept = {entry["id"]: entry.get(RETENTION) for entry in columns.decode_json(row.prompt_json)}
+        except columns.MALFORMED_DATA_ERRORS as error:
+            raise columns.unreadable_error(f"a turn of the session {row_id!r:.80}", error) from None
         ids = [name for name, end in kept.items() if isinstance(end, Mapping) and _is_due(end, now, session_is_over)]
         if ids:
             found.append((row, ids))
@@ -257,25 +250,8 @@ def _is_due(retention: Mapping[str, Any], now: datetime, session_is_over: bool) 
 
 
 def _select(
-    connection: Connection, table: Table, row_id: str, condition: ColumnElement[bool], order: Any = None
-) -> list[Row[Any]]:
-    query = select(table).where(table.c.session_id == row_id, condition)
+    connection: sa.Connection, table: sa.Table, row_id: str, condition: sa.ColumnElement[bool], order: Any = None
+) -> list[sa.Row[Any]]:
+    query = sa.select(table).where(table.c.session_id == row_id, condition)
     query = query.order_by(table.c.seq if order is None else order)
     return [*connection.execute(query)]
-
-
-def _save(connection: Connection, row_id: str, record: RetentionRecord) -> None:
-    table = retention_records
-    last = connection.execute(select(func.max(table.c.seq)).where(table.c.session_id == row_id)).scalar_one()
-    connection.execute(
-        insert(table),
-        {
-            "session_id": row_id,
-            "seq": 0 if last is None else last + 1,
-            "at": to_micros(record.at),
-            "action": record.action,
-            "messages": record.messages,
-            "attempts": record.attempts,
-            "sources_json": encode_json(list(record.sources)),
-        },
-    )

@@ -8,35 +8,15 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import sqlalchemy as sa
 from pydantic_core import from_json
-from sqlalchemy import RowMapping
 
 from dragoman.adapter import wirejson
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock
 from dragoman.canonical.message import SCHEMA_VERSION, Message, read_message, write_message
-from dragoman.store.columns import (
-    MALFORMED_DATA_ERRORS,
-    decode_json,
-    decode_json_object,
-    decode_optional,
-    decode_text,
-    encode_id,
-    encode_json,
-    encode_optional,
-    encode_optional_id,
-    encode_optional_json,
-    from_micros,
-    to_micros,
-    unreadable_error,
-)
+from dragoman.store import columns
 from dragoman.store.records import SessionRecord
-
-_METADATA_COLUMNS = ("model", "provider", "user_id", "team_id")
-_USAGE_COLUMNS = (
-    "input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens", "reasoning_tokens",
-    "cost_usd", "pricing_version", "latency_ms",
-)  # fmt: skip
-
+from dragoman.store.schema import METADATA_TEXTS, USAGE_TOKENS
 
 _TEXTS = {"active_model": "model", "title": "title", "workspace_path": "workspace"}
 """The texts of a session by column, each with its field."""
@@ -52,34 +32,34 @@ _IDS = {
 def session_row(record: SessionRecord, next_seq: int = 0) -> dict[str, Any]:
     """Return the row of a session. Raises StoreError if an id is too long, or a text cannot be stored."""
     return {
-        "id": encode_id(record.id, "the session's id"),
+        "id": columns.encode_id(record.id, "the session's id"),
         "version": record.version,
         "next_seq": next_seq,
-        **{column: encode_optional(getattr(record, field)) for column, field in _TEXTS.items()},
-        "routing_policy_json": encode_optional_json(record.routing_policy),
-        "metadata_json": encode_json(record.metadata),
-        **{name: encode_optional_id(getattr(record, name), what) for name, what in _IDS.items()},
+        **{column: columns.encode_optional(getattr(record, field)) for column, field in _TEXTS.items()},
+        "routing_policy_json": columns.encode_optional_json(record.routing_policy),
+        "metadata_json": columns.encode_json(record.metadata),
+        **{name: columns.encode_optional_id(getattr(record, name), what) for name, what in _IDS.items()},
         "schema_version": SCHEMA_VERSION,
-        "created_at": to_micros(record.created_at),
-        "updated_at": to_micros(record.updated_at),
+        "created_at": columns.to_micros(record.created_at),
+        "updated_at": columns.to_micros(record.updated_at),
     }
 
 
-def record_from_row(row: RowMapping) -> SessionRecord:
+def record_from_row(row: sa.RowMapping) -> SessionRecord:
     """Return the session of a row. Raises UnreadableError."""
     try:
         return SessionRecord(
-            id=decode_text(row["id"]),
+            id=columns.decode_text(row["id"]),
             version=row["version"],
-            routing_policy=decode_json_object(row["routing_policy_json"]),
-            metadata=decode_json_object(row["metadata_json"]) or {},
-            created_at=from_micros(row["created_at"]),
-            updated_at=from_micros(row["updated_at"]),
-            **{field: decode_optional(row[column]) for column, field in _TEXTS.items()},
-            **{name: decode_optional(row[name]) for name in _IDS},
+            routing_policy=columns.decode_json_object(row["routing_policy_json"]),
+            metadata=columns.decode_json_object(row["metadata_json"]) or {},
+            created_at=columns.from_micros(row["created_at"]),
+            updated_at=columns.from_micros(row["updated_at"]),
+            **{field: columns.decode_optional(row[column]) for column, field in _TEXTS.items()},
+            **{name: columns.decode_optional(row[name]) for name in _IDS},
         )
-    except MALFORMED_DATA_ERRORS as error:
-        raise unreadable_error(f"the session {row['id']!r:.80}", error) from None
+    except columns.MALFORMED_DATA_ERRORS as error:
+        raise columns.unreadable_error(f"the session {row['id']!r:.80}", error) from None
 
 
 def attempt_row(message: Message, session_id: str, seq: int) -> dict[str, Any]:
@@ -88,24 +68,24 @@ def attempt_row(message: Message, session_id: str, seq: int) -> dict[str, Any]:
     content, metadata = raw.pop("content", []), raw.pop("metadata", {})
     for repeated in ("id", "role", "created_at", "schema_version"):
         raw.pop(repeated, None)
-    if raw.get("session_id") in ("", decode_text(session_id)):
+    if raw.get("session_id") in ("", columns.decode_text(session_id)):
         del raw["session_id"]
     message_metadata, usage = message.metadata, message.metadata.usage
     return {
-        "id": encode_id(message.id, "a message's id"),
+        "id": columns.encode_id(message.id, "a message's id"),
         "session_id": session_id,
         "seq": seq,
         "role": message.role.value,
         "content_json": wirejson.dumps_text(content),
         "metadata_json": wirejson.dumps_text(metadata),
         "fields_json": wirejson.dumps_text(raw) if raw else None,
-        "created_at": to_micros(message.created_at),
+        "created_at": columns.to_micros(message.created_at),
         "schema_version": message.schema_version,
         "status": message_metadata.status.value,
         "stop_reason": None if message_metadata.stop_reason is None else message_metadata.stop_reason.value,
-        **{name: encode_optional(getattr(message_metadata, name)) for name in _METADATA_COLUMNS},
-        **{name: getattr(usage, name, None) for name in _USAGE_COLUMNS},
-        "pricing_version": encode_optional(usage.pricing_version) if usage else None,
+        **{name: columns.encode_optional(getattr(message_metadata, name)) for name in METADATA_TEXTS},
+        **{name: getattr(usage, name, None) for name in (*USAGE_TOKENS, "cost_usd", "latency_ms")},
+        "pricing_version": columns.encode_optional(usage.pricing_version) if usage else None,
         "cost_status": usage.cost_status.value if usage else None,
     }
 
@@ -115,13 +95,13 @@ def message_row(
 ) -> dict[str, Any]:
     return {
         **attempt_row(message, session_id, seq),
-        "extensions_json": encode_optional_json(extensions),
+        "extensions_json": columns.encode_optional_json(extensions),
         "search_text": "\n".join(fold(part) for part in _texts(message.content)) or None,
         "inherited": inherited,
     }
 
 
-def message_from_row(row: RowMapping) -> Message:
+def message_from_row(row: sa.RowMapping) -> Message:
     """Return the message, whatever an earlier version or another program wrote. Raises UnreadableError.
 
     A message without a session belongs to the session that contains it.
@@ -129,26 +109,28 @@ def message_from_row(row: RowMapping) -> Message:
     try:
         return read_message(
             {
-                "session_id": decode_text(row["session_id"]),
-                **(decode_json_object(row["fields_json"]) or {}),
-                "id": decode_text(row["id"]),
+                "session_id": columns.decode_text(row["session_id"]),
+                **(columns.decode_json_object(row["fields_json"]) or {}),
+                "id": columns.decode_text(row["id"]),
                 "role": row["role"],
-                "content": decode_json(row["content_json"]),
-                "metadata": decode_json(row["metadata_json"]),
-                "created_at": from_micros(row["created_at"]).isoformat(),
+                "content": columns.decode_json(row["content_json"]),
+                "metadata": columns.decode_json(row["metadata_json"]),
+                "created_at": columns.from_micros(row["created_at"]).isoformat(),
                 "schema_version": row["schema_version"],
             }
         )
-    except MALFORMED_DATA_ERRORS as error:
-        raise unreadable_error(f"message {row['seq']!r:.20} of the session {row['session_id']!r:.80}", error) from None
+    except columns.MALFORMED_DATA_ERRORS as error:
+        raise columns.unreadable_error(
+            f"message {row['seq']!r:.20} of the session {row['session_id']!r:.80}", error
+        ) from None
 
 
-def extensions_from_row(row: RowMapping) -> dict[str, Any] | None:
+def extensions_from_row(row: sa.RowMapping) -> dict[str, Any] | None:
     """Return the extensions of a row. Raises UnreadableError."""
     try:
-        return decode_json_object(row["extensions_json"])
-    except MALFORMED_DATA_ERRORS as error:
-        raise unreadable_error(f"the extensions of message {row['seq']!r:.20}", error) from None
+        return columns.decode_json_object(row["extensions_json"])
+    except columns.MALFORMED_DATA_ERRORS as error:
+        raise columns.unreadable_error(f"the extensions of message {row['seq']!r:.20}", error) from None
 
 
 def fold(value: str) -> str:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from pydantic import ValidationError
-from sqlalchemy import URL, inspect
+from sqlalchemy import URL
 
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical import rules
@@ -37,9 +37,8 @@ from dragoman.store.records import (
 )
 from dragoman.store.reports import BillingFilters, iter_billed_replies
 from dragoman.store.retention import delete_user
-from dragoman.store.schema import SEARCH_TABLE
 from dragoman.store.turns import FAILED, PENDING
-from dragoman.store.writes import TurnRecord, dump_tool_ids
+from dragoman.store.writes import TurnRecord
 
 ToolIds = ToolIdMap | Mapping[str, Any]
 Extensions = Mapping[str, Mapping[str, Any]]
@@ -96,9 +95,6 @@ class Store:
                 check_version(self._database)
             else:
                 migrate(self._database, allow_other_tables=allow_other_tables)
-            self._indexed = self._database.is_sqlite and self._database.read(
-                lambda connection: inspect(connection).has_table(SEARCH_TABLE)
-            )
         except BaseException:
             self._database.close()
             raise
@@ -125,21 +121,22 @@ class Store:
         ``metadata`` is the caller's own JSON. The other arguments are those of `append`. Raises ConflictError if the id
         is taken, and StoreError if an argument cannot be stored.
         """
-        record, turn = self._new_record(
-            model,
-            messages,
-            session_id=session_id,
-            tool_ids=tool_ids,
-            extensions=extensions,
-            attempts=attempts,
-            title=title,
-            workspace=workspace,
-            routing_policy=routing_policy,
-            metadata=metadata,
-            user_id=user_id,
-            team_id=team_id,
-            step=step,
-        )
+        given = {
+            "model": model,
+            "messages": messages,
+            "session_id": session_id,
+            "tool_ids": tool_ids,
+            "extensions": extensions,
+            "attempts": attempts,
+            "title": title,
+            "workspace": workspace,
+            "routing_policy": routing_policy,
+            "metadata": metadata,
+            "user_id": user_id,
+            "team_id": team_id,
+            "step": step,
+        }
+        record, turn = self._new_record(given)
         self._database.write(lambda connection: writes.create(connection, [(record, turn)]))
         return record
 
@@ -148,7 +145,7 @@ class Store:
 
         Raises as `create` does.
         """
-        made = [self._new_record(**read_mapping("each session", each)) for each in sessions]
+        made = [self._new_record(read_mapping("each session", each)) for each in sessions]
         self._database.write(lambda connection: writes.create(connection, made))
 
     def append(
@@ -180,34 +177,16 @@ class Store:
         )
         return self._database.write(append, single_statement=turn.is_one_statement)
 
-    def _new_record(
-        self,
-        model: str | None = None,
-        messages: Sequence[Message] = (),
-        *,
-        session_id: str | None = None,
-        tool_ids: ToolIds | None = None,
-        extensions: Extensions | None = None,
-        attempts: Sequence[Message] = (),
-        routing_policy: Mapping[str, Any] | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        step: TurnStep | None = None,
-        **fields: Any,
-    ) -> tuple[SessionRecord, TurnRecord]:
-        """Return what is stored of a new session, with the arguments of `create`."""
-        turn = _new_turn_record(messages, attempts, tool_ids, extensions, step)
-        now = self._clock()
+    def _new_record(self, given: Mapping[str, Any]) -> tuple[SessionRecord, TurnRecord]:
+        """Return what is stored of a new session, with the arguments of `create` by name."""
+        turn = _new_turn_record(**{name: given[name] for name in _OF_TURN & given.keys()})
+        fields = {name: given[name] for name in given.keys() - _OF_TURN if given[name] is not None}
+        fields |= {name: read_mapping(name, fields[name]) for name in ("routing_policy", "metadata") if name in fields}
+        session_id, now = fields.pop("session_id", None), self._clock()
+        if session_id is None:
+            session_id = new_session_id()
         try:
-            record = SessionRecord(
-                id=new_session_id() if session_id is None else session_id,
-                version=1 if turn else 0,
-                model=model,
-                routing_policy=None if routing_policy is None else read_mapping("routing_policy", routing_policy),
-                metadata={} if metadata is None else read_mapping("metadata", metadata),
-                created_at=now,
-                updated_at=now,
-                **fields,
-            )
+            record = SessionRecord(id=session_id, version=1 if turn else 0, created_at=now, updated_at=now, **fields)
         except ValidationError as error:
             raise StoreError(f"the session cannot be stored: {describe_mistake(error)}") from None
         return record, turn
@@ -277,7 +256,7 @@ class Store:
         blocks, including those of tool results. Nothing in the text is an operator. ``user_id`` is the session's.
         """
         find = partial(queries.search, query=text, user_id=user_id, session_id=session_id, limit=limit)
-        return self._database.read(partial(find, sqlite=self._database.is_sqlite, indexed=self._indexed))
+        return self._database.read(find)
 
     def unanswered(
         self, *, user_id: str | None = None, session_id: str | None = None, limit: int = 50
@@ -438,21 +417,23 @@ class Store:
 
 
 _new_id = new_session_id
+_OF_TURN = {"messages", "attempts", "tool_ids", "extensions", "step"}
+"""The arguments of `Store.create` that belong to its first turn."""
 
 
 def _new_turn_record(
-    messages: Sequence[Message],
-    attempts: Sequence[Message],
-    tool_ids: ToolIds | None,
-    extensions: Extensions | None,
-    step: TurnStep | None,
+    messages: Sequence[Message] = (),
+    attempts: Sequence[Message] = (),
+    tool_ids: ToolIds | None = None,
+    extensions: Extensions | None = None,
+    step: TurnStep | None = None,
 ) -> TurnRecord:
     if not isinstance(step, TurnStep | None):
         raise wrong_class("step", "a TurnStep", step)
     return TurnRecord(
         read_messages("messages", messages),
         read_messages("attempts", attempts),
-        dump_tool_ids(tool_ids),
+        tool_ids.dump() if isinstance(tool_ids, ToolIdMap) else tool_ids or {},
         {} if extensions is None else read_mapping("extensions", extensions),
         step=step,
     )

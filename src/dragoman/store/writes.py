@@ -10,27 +10,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+import sqlalchemy as sa
 from pydantic_core import to_json
-from sqlalchemy import (
-    JSON,
-    Column,
-    ColumnElement,
-    Connection,
-    Row,
-    Select,
-    Table,
-    Text,
-    bindparam,
-    cast,
-    delete,
-    func,
-    insert,
-    select,
-    update,
-)
 from sqlalchemy.exc import IntegrityError
 
-from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.message import Message
 from dragoman.open_turns import TurnStep
 from dragoman.store.columns import check_integer, encode_id, encode_optional, encode_optional_json
@@ -56,33 +39,38 @@ _MAX_VERSION = 2**63
 
 # Built once: building a statement takes as long as running it.
 _ADVANCE = (
-    update(sessions)
-    .where(sessions.c.id == bindparam("of_session"))
+    sa.update(sessions)
+    .where(sessions.c.id == sa.bindparam("of_session"))
     .values(
         version=sessions.c.version + 1,
-        next_seq=sessions.c.next_seq + bindparam("added"),
-        updated_at=bindparam("moment"),
-        active_model=func.coalesce(bindparam("answering", type_=Text()), sessions.c.active_model),
+        next_seq=sessions.c.next_seq + sa.bindparam("added"),
+        updated_at=sa.bindparam("moment"),
+        active_model=sa.func.coalesce(sa.bindparam("answering", type_=sa.Text()), sessions.c.active_model),
     )
     .returning(sessions.c.version, sessions.c.next_seq)
 )
-_ADVANCE_FROM_VERSION = _ADVANCE.where(sessions.c.version == bindparam("seen"))
+_ADVANCE_FROM_VERSION = _ADVANCE.where(sessions.c.version == sa.bindparam("seen"))
 
 
 @cache
-def _in_one_statement(*, expects: bool, adds: bool, begins: bool, ends: bool) -> Select[Any]:
+def _in_one_statement(*, expects: bool, adds: bool, begins: bool, ends: bool) -> sa.Select[Any]:
     """Return the statement that advances a session, adds messages, and begins or ends its open turn. It does nothing if
     no session is advanced.
     """
     advanced = (_ADVANCE_FROM_VERSION if expects else _ADVANCE).cte("advanced")
-    statement = select(advanced.c.version, advanced.c.next_seq)
+    statement = sa.select(advanced.c.version, advanced.c.next_seq)
     if adds:
-        columns = [Column(column.name, column.type) for column in messages.c]
-        read = func.json_to_recordset(cast(bindparam("rows", type_=Text()), JSON))
+        columns = [sa.Column(column.name, column.type) for column in messages.c]
+        read = sa.func.json_to_recordset(sa.cast(sa.bindparam("rows", type_=sa.Text()), sa.JSON))
         new = read.table_valued(*columns, name="new", joins_implicitly=True).render_derived(with_types=True)
-        known = {"session_id": bindparam("of_session"), "seq": advanced.c.next_seq - bindparam("added") + new.c.seq}
-        selected = select(*(known.get(column.name, new.c[column.name]) for column in messages.c))
-        inserted = insert(messages).from_select([column.name for column in messages.c], selected.select_from(advanced))
+        known = {
+            "session_id": sa.bindparam("of_session"),
+            "seq": advanced.c.next_seq - sa.bindparam("added") + new.c.seq,
+        }
+        selected = sa.select(*(known.get(column.name, new.c[column.name]) for column in messages.c))
+        inserted = sa.insert(messages).from_select(
+            [column.name for column in messages.c], selected.select_from(advanced)
+        )
         statement = statement.add_cte(inserted.cte("kept"))
     if begins:
         statement = statement.add_cte(begin_turn(advanced).cte("begun"))
@@ -91,7 +79,7 @@ def _in_one_statement(*, expects: bool, adds: bool, begins: bool, ends: bool) ->
     return statement
 
 
-_INSERT = insert(messages)
+_INSERT = sa.insert(messages)
 _MAX_NAMED = 5
 """Sessions that an error names."""
 
@@ -127,17 +115,13 @@ class TurnRecord:
         return not (tools or self.attempts or self.tool_ids) and (self.step is None or is_simple(self.step))
 
 
-def dump_tool_ids(tool_ids: ToolIdMap | Mapping[str, Any] | None) -> Mapping[str, Any]:
-    return tool_ids.dump() if isinstance(tool_ids, ToolIdMap) else tool_ids or {}
-
-
-def create(connection: Connection, made: Sequence[tuple[SessionRecord, TurnRecord]]) -> None:
+def create(connection: sa.Connection, made: Sequence[tuple[SessionRecord, TurnRecord]]) -> None:
     """Raise ConflictError if an id is taken."""
     if not made:
         return
     new_sessions = [session_row(record, next_seq=len(turn.messages)) for record, turn in made]
     try:
-        connection.execute(insert(sessions), new_sessions)
+        connection.execute(sa.insert(sessions), new_sessions)
     except IntegrityError:
         names = ", ".join(f"{record.id!r:.80}" for record, _ in made[:_MAX_NAMED])
         taken = f"a session {names}" if len(made) == 1 else f"one of {len(made)} sessions ({names})"
@@ -145,7 +129,7 @@ def create(connection: Connection, made: Sequence[tuple[SessionRecord, TurnRecor
     turns = [(row, record, turn) for row, (record, turn) in zip(new_sessions, made, strict=True)]
     if new_messages := [each for row, _, turn in turns for each in _message_rows(row["id"], turn)]:
         try:
-            connection.execute(insert(messages), new_messages)
+            connection.execute(sa.insert(messages), new_messages)
         except IntegrityError:
             raise _duplicate_message_error() from None
     for row, record, turn in turns:
@@ -155,7 +139,7 @@ def create(connection: Connection, made: Sequence[tuple[SessionRecord, TurnRecor
 
 
 def append(
-    connection: Connection, session_id: str, turn: TurnRecord, *, expected: int | None, now: int, model: str | None
+    connection: sa.Connection, session_id: str, turn: TurnRecord, *, expected: int | None, now: int, model: str | None
 ) -> int:
     """Return the new version. The session's row is updated first: its lock admits one writer."""
     row_id = encode_id(session_id, "the session's id")
@@ -173,19 +157,14 @@ def append(
 
 
 def annotate(
-    connection: Connection,
-    session_id: str,
-    message_id: str,
-    extensions: Mapping[str, Any],
-    expected: int | None,
-    now: int,
+    connection: sa.Connection, session_id: str, message_id: str, extensions: Values, expected: int | None, now: int
 ) -> int:
     """Replace the extensions of one message. Returns the new version."""
     row_id = encode_id(session_id, "the session's id")
     session = _advance_session(connection, row_id, (), expected=expected, now=now, model=None)
     condition = (messages.c.session_id == row_id) & (messages.c.id == encode_id(message_id, "the message's id"))
     result = connection.execute(
-        update(messages).where(condition).values(extensions_json=encode_optional_json(extensions))
+        sa.update(messages).where(condition).values(extensions_json=encode_optional_json(extensions))
     )
     if not result.rowcount:
         raise StoreError(f"the session has no message {message_id!r:.80} to annotate")
@@ -193,61 +172,43 @@ def annotate(
     return version
 
 
-def _advance(
-    connection: Connection,
-    session_id: str,
-    rows: Sequence[dict[str, Any]],
+def _advance_session(
+    connection: sa.Connection,
+    row_id: str,
+    rows: Sequence[Values],
+    *,
     expected: int | None,
-    step: TurnStep | None,
-    **values: Any,
-) -> Row[Any] | None:
-    """Return the session's new ``version`` and ``next_seq``; None if it does not exist, or has another version than
-    expected.
+    now: int,
+    model: str | None,
+    step: TurnStep | None = None,
+) -> sa.Row[Any]:
+    """Return the session's new ``version`` and ``next_seq``. ``rows`` are the messages, with their index in the turn as
+    ``seq``. ``step`` is simple.
 
-    ``rows`` are the messages, with their index in the turn as ``seq``. ``step`` is simple. ``values``: ``moment`` and
-    ``answering``, as in the session's row. Raises IntegrityError if the session has a message with one of their ids.
+    Raises SessionNotFoundError, ConflictError for another version than expected, and IntegrityError if the session has
+    a message with one of the ids.
     """
-    values |= {"of_session": session_id, "added": len(rows)}
+    values = {"of_session": row_id, "added": len(rows), "moment": now, "answering": encode_optional(model)}
     if expected is not None:
-        values["seen"] = expected
+        check_integer("expected_version", expected)
+        values["seen"] = expected if 0 <= expected < _MAX_VERSION else -1
+    session: sa.Row[Any] | None
     if (rows or step) and connection.dialect.name == "postgresql":
         if rows:
             values["rows"] = to_json(rows).decode()
         if step is not None:
-            values |= simple_values(session_id, step, values["moment"])
+            values |= simple_values(row_id, step, now)
         statement = _in_one_statement(
             expects=expected is not None,
             adds=bool(rows),
             begins=step is not None and step.begins,
             ends=step is not None and not step.begins,
         )
-        return connection.execute(statement, values).one_or_none()
-    session = connection.execute(_ADVANCE if expected is None else _ADVANCE_FROM_VERSION, values).one_or_none()
-    if session is not None and not all(isinstance(number, int) for number in session):  # a damaged row of SQLite
-        raise StoreError("the session's row holds values that cannot be read: restore a backup")
-    if rows and session is not None:
-        first = session.next_seq - len(rows)
-        connection.execute(_INSERT, [{**row, "seq": first + row["seq"]} for row in rows])
-    return session
-
-
-def _advance_session(
-    connection: Connection,
-    row_id: str,
-    rows: Sequence[dict[str, Any]],
-    *,
-    expected: int | None,
-    now: int,
-    model: str | None,
-    step: TurnStep | None = None,
-) -> Row[Any]:
-    """Return the advanced row of the session. Raises SessionNotFoundError and ConflictError."""
-    if expected is not None:
-        check_integer("expected_version", expected)
-    expected_version = expected if expected is None or 0 <= expected < _MAX_VERSION else -1
-    session = _advance(connection, row_id, rows, expected_version, step, moment=now, answering=encode_optional(model))
+        session = connection.execute(statement, values).one_or_none()
+    else:
+        session = _advance_in_steps(connection, rows, values)
     if session is None:
-        found = connection.execute(select(sessions.c.version).where(sessions.c.id == row_id)).scalar_one_or_none()
+        found = connection.execute(sa.select(sessions.c.version).where(sessions.c.id == row_id)).scalar_one_or_none()
         if found is None:
             raise session_not_found(row_id)
         raise ConflictError(
@@ -258,9 +219,20 @@ def _advance_session(
     return session
 
 
-def delete_session(connection: Connection, session_id: str) -> None:
+def _advance_in_steps(connection: sa.Connection, rows: Sequence[Values], values: Values) -> sa.Row[Any] | None:
+    """Return the session's new ``version`` and ``next_seq``, None if there is no such session or version."""
+    session = connection.execute(_ADVANCE_FROM_VERSION if "seen" in values else _ADVANCE, values).one_or_none()
+    if session is not None and not all(isinstance(number, int) for number in session):  # a damaged row of SQLite
+        raise StoreError("the session's row holds values that cannot be read: restore a backup")
+    if rows and session is not None:
+        first = session.next_seq - len(rows)
+        connection.execute(_INSERT, [{**row, "seq": first + row["seq"]} for row in rows])
+    return session
+
+
+def delete_session(connection: sa.Connection, session_id: str) -> None:
     """Delete the session; its foreign keys delete the rest."""
-    result = connection.execute(delete(sessions).where(sessions.c.id == encode_id(session_id, "the session's id")))
+    result = connection.execute(sa.delete(sessions).where(sessions.c.id == encode_id(session_id, "the session's id")))
     if not result.rowcount:
         raise session_not_found(session_id)
 
@@ -281,19 +253,19 @@ def _duplicate_message_error() -> ConflictError:
     return ConflictError("the session has a message with one of these ids already")
 
 
-def _save_related(connection: Connection, session_id: str, first: int, turn: TurnRecord) -> None:
+def _save_related(connection: sa.Connection, session_id: str, first: int, turn: TurnRecord) -> None:
     """Write the rest of a turn; ``first`` is the index of its first message in the session."""
     if turn.attempts:
-        query = select(func.max(attempts.c.seq)).where(attempts.c.session_id == session_id)
+        query = sa.select(sa.func.max(attempts.c.seq)).where(attempts.c.session_id == session_id)
         last = connection.execute(query).scalar_one()
         broken = enumerate(turn.attempts, 0 if last is None else last + 1)
-        connection.execute(insert(attempts), [attempt_row(message, session_id, seq) for seq, message in broken])
+        connection.execute(sa.insert(attempts), [attempt_row(message, session_id, seq) for seq, message in broken])
     if turn.tool_ids:
         save_tool_ids(connection, session_id, turn.tool_ids)
     save_tool_calls(connection, session_id, enumerate(turn.messages, first), turn.tool_ids.get("issued", {}))
 
 
-def fork(connection: Connection, session_id: str, message_id: str | None, new_id: str, now: int) -> None:
+def fork(connection: sa.Connection, session_id: str, message_id: str | None, new_id: str, now: int) -> None:
     """Copy the rows of a session into a new one, up to that message; None copies all. Raises SessionNotFoundError and
     ConflictError.
 
@@ -302,14 +274,14 @@ def fork(connection: Connection, session_id: str, message_id: str | None, new_id
     """
     old, new = encode_id(session_id, "the session's id"), encode_id(new_id, "the session's id")
     # Locked, so that it is neither deleted nor appended to; SQLite has one writer anyway.
-    locked = select(sessions).where(sessions.c.id == old).with_for_update(read=True)
+    locked = sa.select(sessions).where(sessions.c.id == old).with_for_update(read=True)
     session = connection.execute(locked).mappings().one_or_none()
     if session is None:
         raise session_not_found(session_id)
     count = session["next_seq"]
     if message_id is not None:
         is_last = (messages.c.session_id == old) & (messages.c.id == encode_id(message_id, "the message's id"))
-        last: int | None = connection.execute(select(messages.c.seq).where(is_last)).scalar_one_or_none()
+        last: int | None = connection.execute(sa.select(messages.c.seq).where(is_last)).scalar_one_or_none()
         if last is None:
             raise SessionNotFoundError(f"the session {session_id!r:.80} has no message {message_id!r:.80}")
         count = last + 1
@@ -324,7 +296,7 @@ def fork(connection: Connection, session_id: str, message_id: str | None, new_id
         "updated_at": now,
     }
     try:
-        connection.execute(insert(sessions), {**session, **changed})
+        connection.execute(sa.insert(sessions), {**session, **changed})
     except IntegrityError:
         raise ConflictError(f"a session {new_id!r:.80} exists already") from None
     copied_ids = {row["id"] for row in message_rows}
@@ -340,15 +312,15 @@ def fork(connection: Connection, session_id: str, message_id: str | None, new_id
 
 
 def _read_rows(
-    connection: Connection, table: Table, session_id: str, order: ColumnElement[Any], before: int | None = None
+    connection: sa.Connection, table: sa.Table, session_id: str, order: sa.ColumnElement[Any], before: int | None = None
 ) -> list[dict[str, Any]]:
     """Return the rows of a session, in order: all, or those whose value of the order is less than ``before``."""
-    query = select(table).where(table.c.session_id == session_id).order_by(order)
+    query = sa.select(table).where(table.c.session_id == session_id).order_by(order)
     if before is not None:
         query = query.where(order < before)
     return [dict(row) for row in connection.execute(query).mappings()]
 
 
-def _insert_rows(connection: Connection, table: Table, session_id: str, rows: Sequence[Values]) -> None:
+def _insert_rows(connection: sa.Connection, table: sa.Table, session_id: str, rows: Sequence[Values]) -> None:
     if rows:
-        connection.execute(insert(table), [{**row, "session_id": session_id} for row in rows])
+        connection.execute(sa.insert(table), [{**row, "session_id": session_id} for row in rows])

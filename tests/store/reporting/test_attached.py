@@ -10,7 +10,7 @@ from dragoman.adapter.errors import ConfigurationError, MissingExtraError, Reque
 from dragoman.canonical.message import Message
 from dragoman.cli.cost.sources import Repricing, Source, Span, read_attached_store, read_store
 from dragoman.store import Store, StoreError, StoreVersionError
-from dragoman.store.reports.attached import _BACKENDS, AttachedReplies
+from dragoman.store.reports.attached import AttachedReplies
 from tests.sampling import examples
 from tests.store.databases import postgres_place, postgres_url
 from tests.store.reporting.test_exported import DAY, GROUPS, NOON, PRICES, fill, replies
@@ -93,7 +93,7 @@ def test_other_databases_are_refused(tmp_path: Path) -> None:
 
 def test_without_the_extension_the_error_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is fetched."""
-    monkeypatch.setitem(_BACKENDS, "sqlite", _BACKENDS["sqlite"]._replace(extension="nobody_has_this"))
+    monkeypatch.setattr("dragoman.store.reports.attached._EXTENSION", "{}_nobody_has_this")
     with Store(f"sqlite:///{tmp_path}/chats.db") as store:
         store.create()
     with pytest.raises(MissingExtraError, match=r"INSTALL sqlite.*dragoman store export"):

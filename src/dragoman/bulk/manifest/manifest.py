@@ -13,22 +13,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    URL,
-    ColumnElement,
-    Connection,
-    Select,
-    and_,
-    bindparam,
-    case,
-    delete,
-    func,
-    insert,
-    inspect,
-    select,
-    text,
-    update,
-)
+import sqlalchemy as sa
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.batch import BatchHandle
@@ -68,12 +53,9 @@ class Manifest:
     def __init__(self, location: str | Path, name: str = "bulk") -> None:
         if not 0 < len(name) <= MAX_ID:
             raise ConfigurationError(f"the name of a run must have 1 to {MAX_ID} characters")
-        url = (
-            location
-            if isinstance(location, str) and "://" in location
-            else URL.create("sqlite", database=str(location))
-        )
-        self.location = str(location) if not isinstance(url, str) or url.startswith("sqlite") else "the database"
+        is_file = isinstance(location, Path) or "://" not in location
+        url = sa.URL.create("sqlite", database=str(location)) if is_file else str(location)
+        self.location = str(location) if is_file or str(location).startswith("sqlite") else "the database"
         self.name = name
         self.run_no = 0
         self._database = Database(url, timeout=30.0, synchronous="full", pool_size=4)
@@ -87,16 +69,12 @@ class Manifest:
     def open_run(self, run_config: Mapping[str, Any], models: Sequence[str]) -> list[int]:
         """Start or resume the run. Return the models' numbers. Requests that were in flight are recorded as lost."""
 
-        def work(connection: Connection) -> list[int]:
-            run = connection.execute(select(runs).where(runs.c.name == self.name)).one_or_none()
+        def work(connection: sa.Connection) -> list[int]:
+            run = connection.execute(sa.select(runs).where(runs.c.name == self.name)).one_or_none()
             if run is None:
-                values = {
-                    "name": self.name,
-                    "version": VERSION,
-                    "asked": json.dumps(run_config),
-                    "created_at": now_micros(),
-                }
-                inserted = connection.execute(insert(runs).values(models=json.dumps(models), **values))
+                values = {"name": self.name, "version": VERSION, "created_at": now_micros()}
+                asked = {"asked": json.dumps(run_config), "models": json.dumps(models)}
+                inserted = connection.execute(sa.insert(runs).values(**values, **asked))
                 assert inserted.inserted_primary_key is not None
                 self.run_no = inserted.inserted_primary_key[0]
                 return list(range(len(models)))
@@ -113,31 +91,31 @@ class Manifest:
             self.run_no = run.run_no
             known = list(json.loads(run.models))
             known += [model for model in models if model not in known]
-            connection.execute(update(runs).where(runs.c.run_no == self.run_no).values(models=json.dumps(known)))
-            in_flight = and_(answers.c.run_no == self.run_no, answers.c.state == State.IN_FLIGHT.value)
-            claimed = map(_read_row, connection.execute(select(answers).where(in_flight)))
+            connection.execute(sa.update(runs).where(runs.c.run_no == self.run_no).values(models=json.dumps(known)))
+            in_flight = sa.and_(answers.c.run_no == self.run_no, answers.c.state == State.IN_FLIGHT.value)
+            claimed = map(_read_row, connection.execute(sa.select(answers).where(in_flight)))
             lost = [LostRequest.of(row, "killed", sum_known(row.paid.cost_usd, row.estimate_usd)) for row in claimed]
             self._save(connection, (), lost, ())
-            connection.execute(delete(answers).where(in_flight))
+            connection.execute(sa.delete(answers).where(in_flight))
             return [known.index(model) for model in models]
 
         return self._database.write(work)
 
     def load_known(self, model_no: int, first: int, count: int) -> dict[int, RowRecord]:
         """Return the known rows by number, among ``count`` rows starting at ``first``."""
-        return self._load_rows(self._for_model(model_no), answers.c.row_no.between(first, first + count - 1))
+        return self._load_rows(self.of_model(model_no), answers.c.row_no.between(first, first + count - 1))
 
     def load_batched(self, model_no: int, row_nos: Sequence[int]) -> dict[int, RowRecord]:
         """Return these rows by number, as far as they are in a batch."""
         in_batch = answers.c.state == State.BATCHED.value
-        return self._load_rows(self._for_model(model_no), answers.c.row_no.in_(row_nos), in_batch)
+        return self._load_rows(self.of_model(model_no), answers.c.row_no.in_(row_nos), in_batch)
 
     def has_invalid(self, model_no: int) -> bool:
         """Return whether a row is to be asked again in another batch."""
-        conditions = (self._for_model(model_no), answers.c.state == State.INVALID.value)
-        return bool(self.read(select(answers.c.row_no).where(*conditions).limit(1)))
+        conditions = (self.of_model(model_no), answers.c.state == State.INVALID.value)
+        return bool(self.read(sa.select(answers.c.row_no).where(*conditions).limit(1)))
 
-    def _load_rows(self, *conditions: ColumnElement[bool]) -> dict[int, RowRecord]:
+    def _load_rows(self, *conditions: sa.ColumnElement[bool]) -> dict[int, RowRecord]:
         is_invalid = answers.c.state == State.INVALID.value  # other answers may be long, and are not needed
         return {row.row_no: row for row in map(_read_row, self.read(_select_rows(is_invalid).where(*conditions)))}
 
@@ -156,7 +134,7 @@ class Manifest:
     def iter_answers(self, model_no: int) -> Iterator[RowRecord]:
         """Yield the rows of one model in their order. Only a valid answer is shown."""
         c = answers.c
-        query = _select_rows(c.state == State.ANSWERED.value).where(self._for_model(model_no)).order_by(c.row_no)
+        query = _select_rows(c.state == State.ANSWERED.value).where(self.of_model(model_no)).order_by(c.row_no)
         last = -1
         while found := self.read(query.where(c.row_no > last).limit(_PAGE_SIZE)):
             yield from map(_read_row, found)
@@ -164,47 +142,37 @@ class Manifest:
 
     def has_labels(self) -> bool:
         """Return whether any row of the run has labels."""
-        has_labels = and_(answers.c.run_no == self.run_no, answers.c.labels.is_not(None), answers.c.labels != "[]")
-        return bool(self.read(select(answers.c.row_no).where(has_labels).limit(1)))
+        has_labels = sa.and_(answers.c.run_no == self.run_no, answers.c.labels.is_not(None), answers.c.labels != "[]")
+        return bool(self.read(sa.select(answers.c.row_no).where(has_labels).limit(1)))
 
     # -- The provider's batches
 
     def save_batch(self, model_no: int, handle: BatchHandle, row_nos: Iterable[int]) -> None:
         """Save a submitted batch and mark its rows as batched."""
 
-        def work(connection: Connection) -> None:
-            conditions = and_(batches.c.run_no == self.run_no, batches.c.model_no == model_no)
-            number = connection.execute(select(func.count()).select_from(batches).where(conditions)).scalar_one()
-            connection.execute(
-                insert(batches).values(
-                    run_no=self.run_no,
-                    model_no=model_no,
-                    batch_no=number,
-                    handle=handle.model_dump_json(),
-                    fetched=False,
-                )
-            )
+        def work(connection: sa.Connection) -> None:
+            count = sa.select(sa.func.count()).select_from(batches).where(self.of_model(model_no, batches))
+            number = connection.execute(count).scalar_one()
+            key = {"run_no": self.run_no, "model_no": model_no, "batch_no": number}
+            connection.execute(sa.insert(batches).values(**key, handle=handle.model_dump_json(), fetched=False))
+            of_row = sa.update(answers).where(self.of_model(model_no), answers.c.row_no == sa.bindparam("at_row"))
             rows = [{"at_row": row_no} for row_no in row_nos]
-            connection.execute(
-                update(answers)
-                .where(self._for_model(model_no), answers.c.row_no == bindparam("at_row"))
-                .values(state=State.BATCHED.value),
-                rows,
-            )
+            connection.execute(of_row.values(state=State.BATCHED.value), rows)
 
         self._database.write(work)
 
     def pending_batches(self, model_no: int) -> list[tuple[int, BatchHandle]]:
         """Return the batches that were not fetched yet, with their numbers."""
-        conditions = (batches.c.run_no == self.run_no, batches.c.model_no == model_no, batches.c.fetched.is_(False))
-        query = select(batches.c.batch_no, batches.c.handle).where(*conditions).order_by(batches.c.batch_no)
-        found = self._database.read(lambda connection: connection.execute(query).all())
+        is_pending = sa.and_(self.of_model(model_no, batches), batches.c.fetched.is_(False))
+        found = self.read(
+            sa.select(batches.c.batch_no, batches.c.handle).where(is_pending).order_by(batches.c.batch_no)
+        )
         return [(row.batch_no, BatchHandle.model_validate_json(row.handle)) for row in found]
 
     def mark_fetched(self, model_no: int, batch_no: int) -> None:
-        conditions = (batches.c.run_no == self.run_no, batches.c.model_no == model_no, batches.c.batch_no == batch_no)
+        is_batch = sa.and_(self.of_model(model_no, batches), batches.c.batch_no == batch_no)
         self._database.write(
-            lambda connection: connection.execute(update(batches).where(*conditions).values(fetched=True))
+            lambda connection: connection.execute(sa.update(batches).where(is_batch).values(fetched=True))
         )
 
     def read(self, statement: Any) -> Sequence[Any]:
@@ -216,22 +184,22 @@ class Manifest:
         self._lock.close()
         self._database.close()
 
-    def _for_model(self, model_no: int) -> ColumnElement[bool]:
-        return and_(answers.c.run_no == self.run_no, answers.c.model_no == model_no)
+    def of_model(self, model_no: int, table: sa.Table = answers) -> sa.ColumnElement[bool]:
+        return sa.and_(table.c.run_no == self.run_no, table.c.model_no == model_no)
 
     def _save(
         self,
-        connection: Connection,
+        connection: sa.Connection,
         rows: Sequence[RowRecord],
         lost: Sequence[LostRequest],
         unsent: Sequence[RowRecord],
     ) -> None:
         if lost:
-            connection.execute(insert(lost_requests), [{"run_no": self.run_no, **asdict(each)} for each in lost])
+            connection.execute(sa.insert(lost_requests), [{"run_no": self.run_no, **asdict(each)} for each in lost])
         if unsent:
-            own = and_(answers.c.model_no == bindparam("of_model"), answers.c.row_no == bindparam("of_row"))
+            own = sa.and_(answers.c.model_no == sa.bindparam("of_model"), answers.c.row_no == sa.bindparam("of_row"))
             keys = [{"of_model": each.model_no, "of_row": each.row_no} for each in unsent]
-            connection.execute(delete(answers).where(answers.c.run_no == self.run_no, own), keys)
+            connection.execute(sa.delete(answers).where(answers.c.run_no == self.run_no, own), keys)
         if rows:
             statement = insert_into(connection, answers)
             key: list[Any] = [each for each in answers.c if each.primary_key]
@@ -253,10 +221,10 @@ class Manifest:
             )
 
 
-def _select_rows(shows_answer: ColumnElement[bool]) -> Select[Any]:
+def _select_rows(shows_answer: sa.ColumnElement[bool]) -> sa.Select[Any]:
     """Return the query for rows, with the answers of those that meet the condition."""
-    answer = case((shows_answer, answers.c.answer)).label("answer")
-    return select(*(each for each in answers.c if each.name != "answer"), answer)
+    answer = sa.case((shows_answer, answers.c.answer)).label("answer")
+    return sa.select(*(each for each in answers.c if each.name != "answer"), answer)
 
 
 def _read_row(row: Any) -> RowRecord:
@@ -281,10 +249,10 @@ def now_micros() -> int:
     return time.time_ns() // 1000
 
 
-def _create_tables(connection: Connection) -> None:
+def _create_tables(connection: sa.Connection) -> None:
     lock_for_migration(connection, _ADVISORY_LOCK)
     metadata.create_all(connection)
-    known = {column["name"] for column in inspect(connection).get_columns(answers.name)}
+    known = {column["name"] for column in sa.inspect(connection).get_columns(answers.name)}
     if answers.c.labels.name not in known:  # a version before labels, which may go on writing, made the table
         connection.exec_driver_sql(f"ALTER TABLE {answers.name} ADD COLUMN {answers.c.labels.name} TEXT")
 
@@ -328,14 +296,14 @@ def _lock_database(database: Database, name: str, lock: ExitStack, taken: Config
 
     def release() -> None:
         with suppress(Exception):  # a broken connection holds no lock
-            connection.execute(text("SELECT pg_advisory_unlock_all()"))  # a server closes connections late
+            connection.execute(sa.text("SELECT pg_advisory_unlock_all()"))  # a server closes connections late
         with suppress(Exception):
             connection.detach()  # close it instead of returning it to the pool: it may hold the lock
             connection.close()
 
     lock.callback(release)
     # These locks are those of the whole database: a run of the same name in another schema is another run.
-    place = f"{connection.execute(text('SELECT current_schema()')).scalar_one()}.{name}"
+    place = f"{connection.execute(sa.text('SELECT current_schema()')).scalar_one()}.{name}"
     key = int.from_bytes(blake2b(place.encode(), digest_size=8, person=b"dragoman-bulk").digest(), signed=True)
-    if not connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": key}).scalar_one():
+    if not connection.execute(sa.text("SELECT pg_try_advisory_lock(:key)"), {"key": key}).scalar_one():
         raise taken

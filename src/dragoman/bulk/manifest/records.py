@@ -11,7 +11,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import Literal
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, PrimaryKeyConstraint, String, Table, Text
+import sqlalchemy as sa
 
 from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.canonical.message import Message
@@ -22,74 +22,73 @@ VERSION = 1
 """The version of these tables. A newer one is refused. Every key begins with the run, so that one database can hold
 many."""
 
-metadata = MetaData()
+_BUCKETS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens")
 
-runs = Table(
+metadata = sa.MetaData()
+
+runs = sa.Table(
     "bulk_runs",
     metadata,
-    Column("run_no", Integer, primary_key=True, autoincrement=True),
-    Column("name", String(MAX_ID), nullable=False, unique=True),
-    Column("version", Integer, nullable=False),
-    Column("asked", Text, nullable=False),
-    Column("models", Text, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
+    sa.Column("run_no", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("name", sa.String(MAX_ID), nullable=False, unique=True),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("asked", sa.Text, nullable=False),
+    sa.Column("models", sa.Text, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
 )
 """``asked`` is the run's configuration; ``models`` is a list, and a model's number is its index."""
 
 
-def _row_columns() -> tuple[Column[int], ...]:
-    names = (("run_no", Integer), ("model_no", Integer), ("row_no", BigInteger))
-    return tuple(Column(name, kind, nullable=False, autoincrement=False) for name, kind in names)
+def _row_columns() -> tuple[sa.Column[int], ...]:
+    names = (("run_no", sa.Integer), ("model_no", sa.Integer), ("row_no", sa.BigInteger))
+    return tuple(sa.Column(name, kind, nullable=False, autoincrement=False) for name, kind in names)
 
 
-answers = Table(
+answers = sa.Table(
     "bulk_answers",
     metadata,
     *_row_columns(),
-    Column("state", String(10), nullable=False),
-    Column("digest", String(16), nullable=False),
-    Column("sent_at", BigInteger, nullable=False),
-    Column("estimate_usd", ExactDecimal),
-    Column("answer", Text),
-    Column("alike", String(16)),
-    Column("error", Text),
-    Column("error_class", String(80)),
-    Column("retryable", Boolean),
-    Column("cost_usd", ExactDecimal),
-    Column("cost_status", String(10)),
-    Column("input_tokens", BigInteger),
-    Column("output_tokens", BigInteger),
-    Column("cached_input_tokens", BigInteger),
-    Column("cache_creation_input_tokens", BigInteger),
-    Column("ms", BigInteger),
-    Column("tries", Integer),
-    Column("labels", Text),
-    PrimaryKeyConstraint("run_no", "model_no", "row_no", name="bulk_answers_in_order"),
-    Index("bulk_answers_by_state", "run_no", "model_no", "state"),
+    sa.Column("state", sa.String(10), nullable=False),
+    sa.Column("digest", sa.String(16), nullable=False),
+    sa.Column("sent_at", sa.BigInteger, nullable=False),
+    sa.Column("estimate_usd", ExactDecimal),
+    sa.Column("answer", sa.Text),
+    sa.Column("alike", sa.String(16)),
+    sa.Column("error", sa.Text),
+    sa.Column("error_class", sa.String(80)),
+    sa.Column("retryable", sa.Boolean),
+    sa.Column("cost_usd", ExactDecimal),
+    sa.Column("cost_status", sa.String(10)),
+    *(sa.Column(name, sa.BigInteger) for name in _BUCKETS),
+    sa.Column("ms", sa.BigInteger),
+    sa.Column("tries", sa.Integer),
+    sa.Column("labels", sa.Text),
+    sa.PrimaryKeyConstraint("run_no", "model_no", "row_no", name="bulk_answers_in_order"),
+    sa.Index("bulk_answers_by_state", "run_no", "model_no", "state"),
 )
 """One row per row and model, written before its request is sent. ``labels`` are the security labels of the row and its
 answer, as a list; null if an older version wrote the row."""
 
-lost_requests = Table(
+lost_requests = sa.Table(
     "bulk_lost",
     metadata,
     *_row_columns(),
-    Column("sent_at", BigInteger, nullable=False),
-    Column("why", String(10), nullable=False),
-    Column("estimate_usd", ExactDecimal),
-    PrimaryKeyConstraint("run_no", "model_no", "row_no", "sent_at", name="bulk_lost_in_order"),
+    sa.Column("sent_at", sa.BigInteger, nullable=False),
+    sa.Column("why", sa.String(10), nullable=False),
+    sa.Column("estimate_usd", ExactDecimal),
+    sa.PrimaryKeyConstraint("run_no", "model_no", "row_no", "sent_at", name="bulk_lost_in_order"),
 )
 """Requests that may have been billed without an answer. Their rows were, or will be, sent again."""
 
-batches = Table(
+batches = sa.Table(
     "bulk_batches",
     metadata,
-    Column("run_no", Integer, nullable=False),
-    Column("model_no", Integer, nullable=False),
-    Column("batch_no", Integer, nullable=False),
-    Column("handle", Text, nullable=False),
-    Column("fetched", Boolean, nullable=False),
-    PrimaryKeyConstraint("run_no", "model_no", "batch_no", name="bulk_batches_in_order"),
+    sa.Column("run_no", sa.Integer, nullable=False),
+    sa.Column("model_no", sa.Integer, nullable=False),
+    sa.Column("batch_no", sa.Integer, nullable=False),
+    sa.Column("handle", sa.Text, nullable=False),
+    sa.Column("fetched", sa.Boolean, nullable=False),
+    sa.PrimaryKeyConstraint("run_no", "model_no", "batch_no", name="bulk_batches_in_order"),
 )
 
 
@@ -235,7 +234,6 @@ class LostRequest:
 
 
 _STRIPPED = string.whitespace + string.punctuation
-_BUCKETS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens")
 _EXACT = {CostStatus.PRICED.value, CostStatus.FREE.value}
 _PARTIAL = CostStatus.PARTIAL.value
 

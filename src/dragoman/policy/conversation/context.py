@@ -5,14 +5,13 @@ Of a tool, a policy sees what it does with data. To offer a tool that a provider
 before it runs. One that is not allowed is withheld: the request leaves without it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool
+from dragoman.adapter.contract import Adapter
 from dragoman.adapter.notes import is_foreign_tool
-from dragoman.canonical.blocks import ToolUseBlock, replace_fields
-from dragoman.canonical.extensions.extensions import AgentExtension, Extensions
+from dragoman.canonical.blocks import ToolUseBlock
+from dragoman.canonical.extensions.extensions import AgentExtension
 from dragoman.canonical.extensions.slots import (
     CompletionExtension,
     CompletionStopReason,
@@ -27,7 +26,7 @@ from dragoman.canonical.message_view.parts import CalledTool
 from dragoman.canonical.tools import ServerTool, SideEffects, ToolDefinition
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.labels import Declassification
-from dragoman.tools.tool import ACTIONS, SIDE_EFFECTS, Tool
+from dragoman.tools.tool import ACTIONS, SIDE_EFFECTS
 from dragoman.tools.toolbox import Toolbox
 
 _STOP_REASONS = {
@@ -83,13 +82,19 @@ class PolicyContext:
 
     def model(self, adapter: Adapter) -> LLMExtension:
         if self._model[0] is not adapter:
-            self._model = (adapter, llm_extension(adapter))
+            supported = [word for name, word in _CAPABILITIES.items() if getattr(adapter.capabilities, name)]
+            model = LLMExtension(model_id=str(adapter.model_id), provider=adapter.provider, capabilities=supported)
+            self._model = (adapter, model)
         return self._model[1]
 
     def tool(self, name: str) -> ToolMetadata | None:
         """Return the tool's metadata, or None if the session has no such tool."""
         if name not in self._tools:
-            self._tools[name] = tool_metadata(self._toolbox.find(name))
+            tool = self._toolbox.find(name)
+            metadata = getattr(tool, "metadata", None)  # of the tool's server
+            if tool is not None and not isinstance(metadata, ToolMetadata):
+                metadata = describe(tool.definition, None)
+            self._tools[name] = metadata
         return self._tools[name]
 
     def is_foreign(self, tool: ToolDefinition) -> bool:
@@ -120,11 +125,6 @@ class PolicyContext:
         return {"completion": completion(reply), "provenance": provenance(reply), "llm": self.model(adapter)}
 
 
-def llm_extension(adapter: Adapter) -> LLMExtension:
-    capabilities = [word for name, word in _CAPABILITIES.items() if getattr(adapter.capabilities, name)]
-    return LLMExtension(model_id=str(adapter.model_id), provider=adapter.provider, capabilities=capabilities)
-
-
 def provenance(message: Message, mcp: MCPExtension | None = None) -> ProvenanceExtension:
     """Return the origin of a message. If it holds a tool's result, ``mcp`` describes the tool."""
     source = "user" if message.role is Role.USER else None
@@ -137,11 +137,8 @@ def completion(reply: Message) -> CompletionExtension:
     metadata, usage = reply.metadata, reply.usage
     tokens = None
     if usage is not None:
-        tokens = CompletionTokens(
-            input_tokens=usage.prompt_tokens,
-            output_tokens=usage.output_tokens,
-            total_tokens=usage.total_tokens,
-        )
+        counts = {"input_tokens": usage.prompt_tokens, "output_tokens": usage.output_tokens}
+        tokens = CompletionTokens(**counts, total_tokens=usage.total_tokens)
     return CompletionExtension(
         stop_reason=None if metadata.stop_reason is None else _STOP_REASONS.get(metadata.stop_reason),
         tokens=tokens,
@@ -150,13 +147,6 @@ def completion(reply: Message) -> CompletionExtension:
         created_at=reply.created_at.isoformat(),
         latency_ms=None if usage is None else usage.latency_ms,
     )
-
-
-def build_extensions(
-    state: Extensions, agent: AgentExtension, slots: Callable[..., Mapping[str, Any]], facts: tuple[Any, ...]
-) -> Extensions:
-    """Return the extensions of a step: those of the session, its agent, and what ``slots`` makes of the facts."""
-    return replace_fields(state, {"agent": agent, **slots(*facts)})
 
 
 _ACTIONS = {
@@ -168,22 +158,6 @@ _ACTIONS = {
 """What a tool does with its input, as data policies name it."""
 _SECRETS = frozenset({"authorization", "headers"})
 _READ_ONLY = (SideEffects.NONE, SideEffects.READ)
-
-
-def tool_metadata(tool: Tool | None) -> ToolMetadata | None:
-    """Return the metadata of the tool's server, else that of its definition."""
-    if tool is None:
-        return None
-    metadata = getattr(tool, "metadata", None)
-    if isinstance(metadata, ToolMetadata):
-        return metadata
-    effects = tool.definition.side_effects
-    return ToolMetadata(
-        name=tool.name,
-        description=tool.definition.description or None,
-        input_schema=tool.definition.input_schema,
-        annotations={SIDE_EFFECTS: str(effects), "readOnlyHint": effects in _READ_ONLY},
-    )
 
 
 def actions_of(tool: ToolMetadata | None) -> tuple[str, ...]:
@@ -198,35 +172,18 @@ def actions_of(tool: ToolMetadata | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*known, *outside, *(str(each) for each in declared))))
 
 
-def describe(tool: ToolDefinition, provider: str) -> ToolMetadata:
-    """Return the metadata of a tool that a provider runs; the provider is its namespace."""
-    return ToolMetadata(
-        name=tool.name,
-        description=tool.description or None,
-        namespace=provider,
-        annotations={
-            SIDE_EFFECTS: str(tool.side_effects),
-            "readOnlyHint": tool.side_effects in _READ_ONLY,
-            # Code that the provider runs may send data elsewhere, unless a setting closes its network.
-            "openWorldHint": getattr(tool, "network", "off") != "off",
-        },
-    )
+def describe(tool: ToolDefinition, provider: str | None) -> ToolMetadata:
+    """Return the metadata of a tool. A provider that runs it is its namespace."""
+    annotations = {SIDE_EFFECTS: str(tool.side_effects), "readOnlyHint": tool.side_effects in _READ_ONLY}
+    fields = {"name": tool.name, "description": tool.description or None, "annotations": annotations}
+    if provider is None:
+        return ToolMetadata(**fields, input_schema=tool.input_schema)
+    # Code that the provider runs may send data elsewhere, unless a setting closes its network.
+    annotations["openWorldHint"] = getattr(tool, "network", "off") != "off"
+    return ToolMetadata(**fields, namespace=provider)
 
 
 def settings_of(tool: ToolDefinition) -> dict[str, Any]:
     """Return the settings of a tool that a provider runs as JSON, without secrets."""
     names = tool.settings().keys() - _SECRETS if isinstance(tool, ServerTool) else set()
     return tool.model_dump(mode="json", include=names) if names else {}
-
-
-def as_call(tool: ToolDefinition, session_id: str) -> Message:
-    """Return the call that stands for the offer of a tool: its arguments are the settings, without secrets."""
-    call = ToolUseBlock(id=f"offer_{tool.name}", name=tool.name, input=settings_of(tool))
-    return Message(id=call.id, session_id=session_id, role=Role.ASSISTANT, content=(call,))
-
-
-def without_choice(options: AdapterOptions, withheld: Iterable[str], *, any_left: bool) -> AdapterOptions:
-    """Return the options without a choice of tools that the request no longer has."""
-    choice = options.tool_choice
-    is_gone = choice.name in withheld if isinstance(choice, NamedTool) else choice == "required" and not any_left
-    return replace(options, tool_choice=None) if is_gone else options

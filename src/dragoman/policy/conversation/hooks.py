@@ -15,7 +15,7 @@ from datetime import datetime
 from operator import is_
 from typing import Any
 
-from dragoman.adapter.contract import Adapter, AdapterOptions
+from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock, replace_fields
 from dragoman.canonical.extensions.slots import MCPExtension
@@ -23,13 +23,13 @@ from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects import Perform, Work, perform_all
-from dragoman.policy.conversation.context import actions_of, as_call, describe, without_choice
+from dragoman.policy.conversation.context import actions_of, describe, settings_of
 from dragoman.policy.conversation.parts import RequestParts
 from dragoman.policy.conversation.state import PolicyState
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.labels import Declassification, declassify, with_labels
 from dragoman.policy.merging import drop_signed_thinking
-from dragoman.policy.pipeline import ENDLESS_LABELS, MAX_LABEL_ROUNDS
+from dragoman.policy.pipeline import ENDLESS_LABELS, MAX_LABEL_ROUNDS, start_step
 from dragoman.policy.plugin import Hook, Violation
 from dragoman.policy.step import OutgoingRequest
 from dragoman.policy.step_run import POST_HOOKS, PRE_HOOKS
@@ -79,10 +79,7 @@ class PolicyHooks(PolicyState):
                 if inspect.iscoroutine(audit_result):
                     audit_result.close()
                 raise ConfigurationError("audit is a plain function: the labels go when it returns")
-            message_extensions = self._ledger.build_record(record, ids)
-            if message_extensions is not None:
-                keep(ids[-1], message_extensions)
-            self._ledger.apply_record(record, ids, message_extensions)
+            self._ledger.add_record(record, ids, keep)
             records.append(record)
 
         self.extensions = declassify(
@@ -140,7 +137,8 @@ class PolicyHooks(PolicyState):
                 kept = yield from self.judge(Hook.TOOL_POST_INVOKE, message, visible, old=True)
             if judges:
                 visible = self.extensions_for(self.context.input_slots, kept, adapter)
-                step_run = self._start(Hook.LLM_INPUT, kept, visible)
+                calls, report = self.context.calls, self._report_denial
+                step_run = start_step(self.pipeline, Hook.LLM_INPUT, kept, visible, calls, on_denial=report)
                 if not step_run.is_done:
                     yield from step_run.steps()
                 if step_run.source is not step_run.first:
@@ -353,7 +351,9 @@ class PolicyHooks(PolicyState):
         yield from self._judge_request(adapter)
         if len(tools) < len(request.tools):
             withheld = {tool.name for tool in request.tools} - {tool.name for tool in tools}
-            options = without_choice(request.options, withheld, any_left=bool(tools))
+            options, choice = request.options, request.options.tool_choice
+            is_gone = choice.name in withheld if isinstance(choice, NamedTool) else choice == "required" and not tools
+            options = replace(options, tool_choice=None) if is_gone else options
             request = replace(request, tools=tools, options=options)
         return replace(request, labels=self.labels)
 
@@ -377,8 +377,11 @@ class PolicyHooks(PolicyState):
             if (violation := self.data.check_actions(actions_of(metadata))) is not None:
                 self.refuse(Hook.TOOL_PRE_INVOKE, violation)
             if key not in self.offers:
+                # A call stands for the offer: its arguments are the settings, without secrets.
+                call = ToolUseBlock(id=f"offer_{tool.name}", name=tool.name, input=settings_of(tool))
+                offer = Message(id=call.id, session_id=self.session_id, role=Role.ASSISTANT, content=(call,))
                 visible = self.extensions_for(lambda: {"mcp": MCPExtension(tool=metadata)})
-                yield from self.judge(Hook.TOOL_PRE_INVOKE, as_call(tool, self.session_id), visible, already_seen=True)
+                yield from self.judge(Hook.TOOL_PRE_INVOKE, offer, visible, already_seen=True)
                 self.offers[key] = None
         except PolicyDeniedError as denial:
             self.offers[key] = denial

@@ -4,7 +4,7 @@ Each message is stored with the labels that the conversation had when it was add
 that were declassified while it was the newest message. Read in the order of the history, they give the present labels.
 """
 
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -66,27 +66,21 @@ class LabelLedger:
         if RETENTION not in known and (kept := stored_retention(limits, message.created_at)) is not None:
             self._extensions[message.id] = {**known, RETENTION: kept}
 
-    def build_record(self, record: Declassification, history: Iterable[str]) -> Mapping[str, Any] | None:
-        """Return the new extensions of the newest message; None if there is no message yet."""
-        newest = [*history][-1:]
-        if not newest:
-            return None
-        known = self._extensions.get(newest[0]) or {}
-        return {**known, RECORDS: [*read_records(known, RECORDS), _to_json(record)]}
-
-    def apply_record(
-        self, record: Declassification, history: Iterable[str], extensions: Mapping[str, Any] | None
+    def add_record(
+        self, record: Declassification, history: Sequence[str], keep: Callable[[str, Mapping[str, Any]], None]
     ) -> None:
-        """Store the record, with the extensions from `build_record`."""
-        ids = [*history]
-        self._cover(record.labels, ids)
-        if extensions is None:
-            known = self._extensions.get(BEFORE_MESSAGES) or {}
-            self._extensions[BEFORE_MESSAGES] = {
-                EARLIER_RECORDS: [*read_records(known, EARLIER_RECORDS), _to_json(record)]
-            }
+        """Store the record with the newest message, whose new extensions ``keep`` receives first; if that raises,
+        nothing changes."""
+        written = record.model_dump(mode="json", exclude_none=True)
+        if history:
+            known = self._extensions.get(history[-1]) or {}
+            extensions = {**known, RECORDS: [*read_records(known, RECORDS), written]}
+            keep(history[-1], extensions)
+            self._extensions[history[-1]] = extensions
         else:
-            self._extensions[ids[-1]] = dict(extensions)
+            known = self._extensions.get(BEFORE_MESSAGES) or {}
+            self._extensions[BEFORE_MESSAGES] = {EARLIER_RECORDS: [*read_records(known, EARLIER_RECORDS), written]}
+        self._cover(record.labels, history)
 
     def replay(self, state: Extensions, history: Iterable[Message]) -> Extensions:
         """Return the extensions with the labels at the end of a stored history."""
@@ -109,10 +103,6 @@ class LabelLedger:
     def _cover(self, labels: Iterable[str], ids: Iterable[str]) -> None:
         for label in labels:
             self._covered.setdefault(label, set()).update(ids)
-
-
-def _to_json(record: Declassification) -> dict[str, Any]:
-    return record.model_dump(mode="json", exclude_none=True)
 
 
 class ConversationData:
@@ -150,8 +140,10 @@ _DELETE = "delete"
 """A store deletes what its program tells it to, without asking a data policy: only tools are kept from deleting."""
 
 
-def check_policies(policies: Mapping[str, DataPolicy]) -> None:
-    """Raise ConfigurationError if a policy denies what nothing enforces, or has a time that is not a time."""
+def has_data_policies(extensions: Extensions) -> bool:
+    """Return whether there are data policies. Raises ConfigurationError if one denies what nothing enforces, or has a
+    time that is not a time."""
+    policies = {} if extensions.security is None else extensions.security.data
     for name, policy in policies.items():
         if _DELETE in policy.denied_actions:
             raise ConfigurationError(
@@ -165,3 +157,4 @@ def check_policies(policies: Mapping[str, DataPolicy]) -> None:
             raise ConfigurationError(
                 f"the data policy of {name!r:.80}: delete_after is an ISO time, such as 2027-01-31T00:00:00Z"
             ) from None
+    return bool(policies)

@@ -111,8 +111,7 @@ def _with_texts(tool: ToolDefinition, texts: Iterator[str]) -> ToolDefinition:
 
 
 def _dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=_plain)
+    def plain(each: Any) -> Any:
+        return None if each is ... else [*each] if isinstance(each, Sequence | set | frozenset) else str(each)
 
-
-def _plain(value: Any) -> Any:
-    return None if value is ... else [*value] if isinstance(value, Sequence | set | frozenset) else str(value)
+    return json.dumps(value, ensure_ascii=False, default=plain)

@@ -20,12 +20,8 @@ from dragoman.canonical.extensions.slots import HttpExtension
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects import Work
-from dragoman.policy.conversation.context import (
-    PolicyContext,
-    PolicyObserver,
-    build_extensions,
-)
-from dragoman.policy.conversation.labels import ConversationData, LabelLedger, MessageExtensions, check_policies
+from dragoman.policy.conversation.context import PolicyContext, PolicyObserver
+from dragoman.policy.conversation.labels import ConversationData, LabelLedger, MessageExtensions, has_data_policies
 from dragoman.policy.conversation.parts import RequestParts
 from dragoman.policy.data_policy import data_policies
 from dragoman.policy.errors import PolicyDeniedError
@@ -55,7 +51,7 @@ class PolicyHeaders:
     def begin_request(self, state: Extensions, adapter: Adapter | None) -> Extensions:
         """Start a new request to this provider with the slot as the program gave it."""
         self._provider = None if adapter is None else adapter.provider
-        return state if state.http is self.given else self._replace_http(state, self.given)
+        return self._replace_http(state, self.given)
 
     def set_provider(self, state: Extensions, adapter: Adapter | None) -> Extensions:
         """Set the provider of the request. Headers for another provider are dropped, and so are credentials that were
@@ -78,9 +74,7 @@ class PolicyHeaders:
 
         Raises RequestError if a header is invalid, reserved for the transport, or a key of another provider.
         """
-        if state.http is self.given or self._provider != adapter.provider:
-            return options, []
-        written = self._plugin_headers(state)
+        written = self._plugin_headers(state) if self._provider == adapter.provider else {}
         if not written:
             return options, []
         plugin_headers = validate_headers(written)
@@ -217,14 +211,6 @@ def overlay(base: Extensions, extensions: Extensions) -> Extensions:
     return base.model_copy(update=changes)
 
 
-def _has_data_policies(extensions: Extensions) -> bool:
-    """Return whether there are data policies. Raises ConfigurationError for one that cannot be enforced."""
-    if extensions.security is None or not extensions.security.data:
-        return False
-    check_policies(extensions.security.data)
-    return True
-
-
 class PolicyState:
     """``extensions`` are those that the program gave; ``telemetry`` reports to the event bus, if there is one."""
 
@@ -252,7 +238,7 @@ class PolicyState:
         self._replaced: dict[str, Any] = {}
         """Slots that plugins write, as they were before this turn: those that the program set for it."""
         self.takes_turn_extensions = False
-        self.has_data_policies = _has_data_policies(self.extensions)
+        self.has_data_policies = has_data_policies(self.extensions)
         self.context = PolicyContext(session_id, self.extensions.agent, toolbox)
         self._message_extensions = message_extensions
         self._ledger = LabelLedger(message_extensions)
@@ -279,13 +265,13 @@ class PolicyState:
         carried = {name: value for name, value in written.items() if own.get(name) is None}
         state = given.model_copy(update=carried)
         self.extensions = with_labels(without_labels(state, labels_of(state) - labels), labels)
-        self._of_turn, self.has_data_policies = extensions, _has_data_policies(given)
+        self._of_turn, self.has_data_policies = extensions, has_data_policies(given)
         self.context.set_agent(given.agent)
         self._headers.given = given.http
 
     def with_extensions(self, turn: Generator[Any, Any, None], extensions: Extensions) -> Generator[Any, Any, None]:
         """Return the turn: what the program says of it holds until it ends. Raises ConfigurationError."""
-        _has_data_policies(extensions)
+        has_data_policies(extensions)
         self.takes_turn_extensions = True
 
         def until_end() -> Generator[Any, Any, None]:
@@ -329,7 +315,8 @@ class PolicyState:
     ) -> Work[Message]:
         """Run the plugins of a hook, and keep what they change. ``old``: the message was in the history before, and its
         labels may have been declassified."""
-        step_run = self._start(hook, message, visible, partial, already_seen)
+        calls = self.context.calls
+        step_run = start_step(self.pipeline, hook, message, visible, calls, partial, already_seen, self._report_denial)
         if not step_run.is_done:
             yield from step_run.steps()
         judged = message if step_run.source is step_run.first else self._finish(step_run, old)
@@ -338,17 +325,6 @@ class PolicyState:
                 judged, message.alternatives, lambda answer: self.judge(hook, answer, visible)
             )
         return judged
-
-    def _start(
-        self,
-        hook: Hook,
-        message: Message,
-        visible: Extensions | LazyExtensions,
-        partial: bool = False,
-        already_seen: bool = False,
-    ) -> StepRun:
-        calls = self.context.calls
-        return start_step(self.pipeline, hook, message, visible, calls, partial, already_seen, self._report_denial)
 
     def _finish(self, step_run: StepRun, old: bool) -> Message:
         judged = step_run.finish()
@@ -369,7 +345,7 @@ class PolicyState:
 
     def extensions_for(self, slots: Callable[..., Mapping[str, Any]], *facts: Any) -> LazyExtensions:
         """Return the extensions of a step; ``slots`` and its arguments give those that differ from step to step."""
-        return LazyExtensions(build_extensions, self.extensions, self.context.agent, slots, facts)
+        return LazyExtensions(self.extensions, self.context.agent, slots, facts)
 
     def refuse(self, hook: Hook, violation: Violation) -> None:
         error = PolicyDeniedError(hook, violation.plugin or "the pipeline", violation.code, violation.reason)

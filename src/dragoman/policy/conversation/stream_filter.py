@@ -84,9 +84,7 @@ class StreamFilter:
             case _ if self._window is None:
                 self._buffer.append(event)
                 return ()
-            case UsageUpdate():
-                return (event,)
-            case _ if self._window == 0:
+            case _ if self._window == 0 or isinstance(event, UsageUpdate):
                 return (event,)
             case TextDelta() | ThinkingDelta() if (piece := self._current_piece(event)) is not None:
                 piece.buffer += event.text
@@ -211,5 +209,4 @@ class StreamFilter:
         return (*released, done)
 
     def _message(self, content: tuple[ContentBlock, ...]) -> Message:
-        fields = {"id": self._message_id, "session_id": self.session_id}
-        return Message(role=Role.ASSISTANT, content=content, **fields)
+        return Message(id=self._message_id, session_id=self.session_id, role=Role.ASSISTANT, content=content)

@@ -3,22 +3,32 @@
 Addresses of resources and media are compared by what they mean. Source: docs/reference/cmf.md#uris.
 """
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Callable, Iterable
+from typing import Literal, TypeVar
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.extensions.security import ObjectSecurityProfile, SubjectExtension
 from dragoman.canonical.log import one_line
-from dragoman.canonical.message_view.uris import UriPattern, uri_pattern
+from dragoman.canonical.message_view.uris import uri_pattern
 from dragoman.canonical.message_view.view import MessageView
 from dragoman.policy.plugin import Hook, Plugin, Violation
 from dragoman.policy.slots import Capability
 from dragoman.policy.step import Step, iter_views_deep
 from dragoman.policy.step_run import PRE_HOOKS, lacks_permissions
 
+PatternT = TypeVar("PatternT")
+
 _MAX_SHOWN = 120
 _REQUEST_HOOKS: frozenset[str] = PRE_HOOKS | {Hook.EVALUATE}
 """The hooks where a call is still to run. At others it is only part of the conversation, and may have been denied."""
+
+
+def compile_patterns(compile_one: Callable[[str], PatternT], patterns: Iterable[str]) -> tuple[PatternT, ...]:
+    """Return the compiled patterns. Raises ConfigurationError for one that is too long, or has no single meaning."""
+    try:
+        return tuple(map(compile_one, patterns))
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from None
 
 
 class _UriPlugin(Plugin):
@@ -41,10 +51,7 @@ class _UriPlugin(Plugin):
             if not isinstance(pattern, str):
                 example = f"{type(self).__name__}('tool://a/*', 'file:///**')"
                 raise ConfigurationError(f"a pattern must be a string, not a {type(pattern).__name__}: write {example}")
-        try:
-            self._patterns: tuple[UriPattern, ...] = tuple(map(uri_pattern, patterns))
-        except ValueError as error:
-            raise ConfigurationError(str(error)) from None
+        self._patterns = compile_patterns(uri_pattern, patterns)
 
     def check(self, step: Step) -> Violation | None:
         is_request = step.hook in _REQUEST_HOOKS

@@ -8,16 +8,17 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ProviderBlock, ToolResultBlock
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.slots import LLMExtension
-from dragoman.canonical.glob import Glob
+from dragoman.canonical.glob import Glob, glob
 from dragoman.canonical.message_view.kinds import ViewKind
-from dragoman.canonical.message_view.uris import UriPattern, uri_pattern
+from dragoman.canonical.message_view.uris import uri_pattern
 from dragoman.canonical.message_view.view import MessageView
 from dragoman.canonical.tools import SideEffects
 from dragoman.policy.labels import labels_of, with_labels
 from dragoman.policy.plugin import Hook, Plugin, Violation
+from dragoman.policy.plugins.access import compile_patterns
 from dragoman.policy.plugins.confirmation import HARMLESS, parse_effects
 from dragoman.policy.slots import Capability
-from dragoman.policy.step import Step, compile_globs, iter_views_deep
+from dragoman.policy.step import Step, iter_views_deep
 
 UNTRUSTED = "untrusted"
 _SIDE_EFFECTS = "sideEffects"
@@ -53,10 +54,7 @@ class UntrustedData(Plugin):
         """Raises ConfigurationError for a pattern without a meaning and for an unknown side effect."""
         if isinstance(trusted, str) or not all(isinstance(each, str) for each in trusted):
             raise ConfigurationError("trusted is a list of patterns, as in ['tool://_/add', 'https://docs.example/**']")
-        try:
-            self._trusted: tuple[UriPattern, ...] = tuple(map(uri_pattern, trusted))
-        except ValueError as error:
-            raise ConfigurationError(str(error)) from None
+        self._trusted = compile_patterns(uri_pattern, trusted)
         self._effects = {name: parse_effects(effects) for name, effects in (tools or {}).items()}
         self._protect = protect
         self._label = label
@@ -124,7 +122,7 @@ class LabelledModels(Plugin):
         for label, patterns in models.items():
             if isinstance(patterns, str):
                 raise ConfigurationError(f"the models of the label {label!r:.80} must be a list: [{patterns!r:.80}]")
-            self._allowed[label] = compile_globs(patterns)
+            self._allowed[label] = compile_patterns(glob, patterns)
 
     def check(self, step: Step) -> Violation | None:
         security = step.extensions.security

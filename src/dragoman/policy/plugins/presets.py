@@ -14,27 +14,23 @@ from typing import Any
 from dragoman.canonical.log import one_line
 from dragoman.canonical.message_view.view import MessageView
 from dragoman.policy.plugin import Plugin
+from dragoman.policy.plugins import finding
 from dragoman.policy.plugins.access import AllowUris
 from dragoman.policy.plugins.confirmation import Confirmation
 from dragoman.policy.plugins.labels import UntrustedData
+from dragoman.policy.plugins.redaction import Redaction
 
 _MAX_SHOWN = 300
 
 
 def personal_data(*, label: str = "PII", keep: Iterable[str] = (), locales: Iterable[str] = ()) -> Plugin:
     """Redact personal data, and label the conversation that had some."""
-    from dragoman.policy.plugins.finding import personal_data as find_personal_data
-    from dragoman.policy.plugins.redaction import Redaction
-
-    return Redaction([find_personal_data(locales=locales)], keep=keep, label=label)
+    return Redaction([finding.personal_data(locales=locales)], keep=keep, label=label)
 
 
 def secrets(*, label: str = "SECRET", keep: Iterable[str] = ()) -> Plugin:
     """Redact keys, tokens and passwords, and label the conversation that had some."""
-    from dragoman.policy.plugins.finding import secrets as find_secrets
-    from dragoman.policy.plugins.redaction import Redaction
-
-    return Redaction([find_secrets()], keep=keep, label=label)
+    return Redaction([finding.secrets()], keep=keep, label=label)
 
 
 def tool_confirmation(*, tools: Mapping[str, str] | None = None) -> Plugin:

@@ -11,25 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.canonical.blocks import (
-    AudioBlock,
-    Citation,
-    ContentBlock,
-    DocumentBlock,
-    ImageBlock,
-    MediaSource,
-    PromptRequestBlock,
-    PromptResultBlock,
-    ProviderBlock,
-    RedactedThinkingBlock,
-    ResourceBlock,
-    ResourceRefBlock,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    VideoBlock,
-)
+from dragoman.canonical import blocks
 from dragoman.canonical.message import read_message
 from dragoman.canonical.message_view.kinds import is_native_tool
 from dragoman.canonical.message_view.parts import UnknownPartError
@@ -46,11 +28,17 @@ _PLACEHOLDER = re.compile(rf"\[[\w.-]+(?: [0-9a-f]{{{_DIGITS}}})?\]")
 """The text that replaces a value; a finder may take it for a value."""
 
 
-def rewrite_block(part: ContentBlock, change: Change) -> ContentBlock:
+def rewrite_block(part: blocks.ContentBlock, change: Change) -> blocks.ContentBlock:
     """Return the part with its texts changed, or the same object if none changes.
 
     Raises UnknownPartError for a part that cannot be read, at any depth, because it must not pass unchanged.
     """
+    if isinstance(part, blocks.ProviderBlock) and is_native_tool(part.kind):
+        # Its provider takes it as it came, or not.
+        readable = without_opaque(part.data)
+        if rewrite_json(readable, change) != readable:
+            raise UnknownPartError(f"a native block of the kind {part.kind!r:.80} holds a text that it cannot lose")
+        return part
     fields = _fields(part, change)
     changed = {name: value for name, value in fields.items() if value != getattr(part, name)}
     return part.model_copy(update=changed) if changed else part
@@ -79,79 +67,47 @@ def rewrite_json(value: Any, change: Change) -> Any:
             return rewritten
 
 
-_ONLY_TEXT = {"thinking": "text", "audio": "transcript"}
-"""The only field with a text of blocks that have one."""
+_FIELDS: dict[type[blocks.ContentBlock] | type[blocks.Citation], tuple[str, ...]] = {
+    blocks.TextBlock: ("text",),
+    blocks.Citation: ("title", "cited_text", "data"),
+    blocks.ThinkingBlock: ("text",),
+    blocks.AudioBlock: ("transcript",),
+    blocks.ToolUseBlock: ("input", "raw_input"),
+    blocks.ResourceBlock: ("content", "description", "annotations"),
+    blocks.PromptRequestBlock: ("arguments",),
+    blocks.PromptResultBlock: ("content", "error_message"),
+    blocks.DocumentBlock: ("title", "context"),
+    blocks.ToolResultBlock: (),
+    blocks.ImageBlock: (),
+    blocks.VideoBlock: (),
+    blocks.RedactedThinkingBlock: (),
+    blocks.ResourceRefBlock: (),
+}
+"""The fields that hold a text, or JSON. What else a block holds is in `_fields`."""
 
 
-def _fields(part: ContentBlock, change: Change) -> dict[str, Any]:
+def _fields(part: blocks.ContentBlock | blocks.Citation, change: Change) -> dict[str, Any]:
+    if (names := _FIELDS.get(type(part))) is None:
+        raise UnknownPartError(f"a part of the kind {getattr(part, 'type', '')!r:.80} cannot be read")
+    fields: dict[str, Any] = {name: rewrite_json(getattr(part, name), change) for name in names}
     match part:
-        case TextBlock():
-            return {
-                "text": change(part.text),
-                "citations": tuple(_rewrite_citation(each, change) for each in part.citations),
-            }
-        case (
-            ThinkingBlock() | AudioBlock() | ImageBlock() | VideoBlock() | RedactedThinkingBlock() | ResourceRefBlock()
-        ):
-            name = _ONLY_TEXT.get(part.type)
-            return {} if name is None else {name: _change_optional(getattr(part, name), change)}
-        case ToolUseBlock():
-            return {"input": rewrite_json(part.input, change), "raw_input": _change_optional(part.raw_input, change)}
-        case ToolResultBlock():
-            return {"content": tuple(rewrite_block(block, change) for block in part.content)}
-        case ResourceBlock():
-            return _rewrite_resource(part, change)
-        case PromptRequestBlock():
-            return {"arguments": rewrite_json(part.arguments, change)}
-        case PromptResultBlock():
-            messages = tuple(_rewrite_message(index, raw, change) for index, raw in enumerate(part.messages))
-            error = _change_optional(part.error_message, change)
-            return {"content": _change_optional(part.content, change), "messages": messages, "error_message": error}
-        case DocumentBlock():
-            source = _rewrite_source(part.source, part.media_type, change)
-            return {
-                "source": source,
-                "title": _change_optional(part.title, change),
-                "context": _change_optional(part.context, change),
-            }
-        case ProviderBlock() if is_native_tool(part.kind):
-            _check_native(part, change)
-            return {}
-        case _:
-            raise UnknownPartError(f"a part of the kind {part.type!r:.80} cannot be read")
+        case blocks.TextBlock():
+            citations = (each.model_copy(update=_fields(each, change)) for each in part.citations)
+            fields["citations"] = tuple(citations)
+        case blocks.ToolResultBlock():
+            fields["content"] = tuple(rewrite_block(block, change) for block in part.content)
+        case blocks.ResourceBlock():
+            blob = part.blob if part.blob is None or not is_text(part.mime_type) else _rewrite_base64(part.blob, change)
+            if (fields["content"], blob) != (part.content, part.blob):
+                fields |= {"blob": blob, "size_bytes": None}  # the declared size no longer applies
+        case blocks.PromptResultBlock():
+            fields["messages"] = tuple(_rewrite_message(index, raw, change) for index, raw in enumerate(part.messages))
+        case blocks.DocumentBlock():
+            fields["source"] = _rewrite_source(part.source, part.media_type, change)
+    return fields
 
 
-def _check_native(part: ProviderBlock, change: Change) -> None:
-    """Raise UnknownPartError if a text of a native block would change: its provider takes it as it came, or not."""
-    readable = without_opaque(part.data)
-    if rewrite_json(readable, change) != readable:
-        raise UnknownPartError(f"a native block of the kind {part.kind!r:.80} holds a text that it cannot lose")
-
-
-def _change_optional(text: str | None, change: Change) -> str | None:
-    return None if text is None else change(text)
-
-
-def _rewrite_citation(citation: Citation, change: Change) -> Citation:
-    fields = {
-        "title": _change_optional(citation.title, change),
-        "cited_text": _change_optional(citation.cited_text, change),
-        "data": None if citation.data is None else rewrite_json(citation.data, change),
-    }
-    return citation.model_copy(update=fields)
-
-
-def _rewrite_resource(part: ResourceBlock, change: Change) -> dict[str, Any]:
-    content, blob = _change_optional(part.content, change), part.blob
-    if blob is not None and is_text(part.mime_type):
-        blob = _rewrite_base64(blob, change)
-    fields = {"content": content, "blob": blob, "description": _change_optional(part.description, change)}
-    if (content, blob) != (part.content, part.blob):
-        fields["size_bytes"] = None  # the declared size no longer applies
-    return fields | {"annotations": rewrite_json(part.annotations, change)}
-
-
-def _rewrite_source(source: MediaSource, media_type: str | None, change: Change) -> MediaSource:
+def _rewrite_source(source: blocks.MediaSource, media_type: str | None, change: Change) -> blocks.MediaSource:
     data = source.data
     if source.kind == "text":
         data = change(data)

@@ -80,7 +80,7 @@ class RemotePlugin(Plugin):
         labels: set[str] = set()
         for view in iter_views_deep(step):
             try:
-                decision = _read_decision(self._request_decision(view))
+                decision = self._request_decision(view)
             except NoDecisionError as error:
                 reason = f"{self._described} did not decide: {error}"
                 if self.on_error != OnError.IGNORE:
@@ -95,8 +95,8 @@ class RemotePlugin(Plugin):
             labels |= set(decision.get("labels") or ())
         return with_labels(step.extensions, labels) if labels else None
 
-    def _request_decision(self, view: MessageView) -> Any:
-        """Return the JSON of the answer. Raises NoDecisionError."""
+    def _request_decision(self, view: MessageView) -> Mapping[str, Any]:
+        """Return the decision as an object. Raises NoDecisionError if the answer is anything but a decision."""
         import httpx  # imported late, so that only users of a service pay for it
 
         if self._client is None:
@@ -106,25 +106,23 @@ class RemotePlugin(Plugin):
             answer = self._client.post(self._url, json=body, headers=self._headers, timeout=self._request_timeout)
             if answer.status_code != _OK or len(answer.content) > _MAX_ANSWER_BYTES:
                 raise NoDecisionError(f"it answered with the status {answer.status_code}")
-            return self._unwrap(answer.json())
+            decided = self._unwrap(answer.json())
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             raise NoDecisionError(type(error).__name__) from None
         except (ValueError, RecursionError):
             raise NoDecisionError("its answer is not JSON") from None
+        decision: Mapping[str, Any] = decided if isinstance(decided, dict) else {"allow": decided}
+        if not isinstance(decision.get("allow"), bool):
+            raise NoDecisionError("its decision is neither true nor false")
+        labels = decision.get("labels")
+        if labels is not None and not (
+            isinstance(labels, list) and all(isinstance(each, str) and each for each in labels)
+        ):
+            raise NoDecisionError("its labels are not a list of texts")
+        return decision
 
     def _unwrap(self, answer: Any) -> Any:
         return answer["result"] if isinstance(answer, dict) and "result" in answer else answer
-
-
-def _read_decision(answer: Any) -> Mapping[str, Any]:
-    """Return the decision as an object. Raises NoDecisionError if it is anything but a decision."""
-    decision: Mapping[str, Any] = answer if isinstance(answer, dict) else {"allow": answer}
-    if not isinstance(decision.get("allow"), bool):
-        raise NoDecisionError("its decision is neither true nor false")
-    labels = decision.get("labels")
-    if labels is not None and not (isinstance(labels, list) and all(isinstance(each, str) and each for each in labels)):
-        raise NoDecisionError("its labels are not a list of texts")
-    return decision
 
 
 def _short(text: Any, default: str) -> str:

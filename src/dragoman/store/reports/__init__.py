@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, Table, false, literal, or_, select, tuple_
+import sqlalchemy as sa
 
 from dragoman.canonical.message import Message
 from dragoman.store.columns import encode_text, to_micros
@@ -13,7 +13,7 @@ from dragoman.store.schema import attempts, messages
 _PAGE_SIZE = 1000
 _SKIPPED_COLUMNS = frozenset({"extensions_json", "search_text"})
 
-ReadTransaction = Callable[[Callable[[Connection], Any]], Any]
+ReadTransaction = Callable[[Callable[[sa.Connection], Any]], Any]
 BillingFilters = Mapping[str, Any]
 
 
@@ -34,27 +34,27 @@ def iter_billed_replies(
     skipped = _SKIPPED_COLUMNS if content else _SKIPPED_COLUMNS | {"content_json"}
     for table in (messages, attempts):
         columns = table.c
-        query = select(*(column for column in columns if column.name not in skipped))
+        query = sa.select(*(column for column in columns if column.name not in skipped))
         query = query.where(*billed_conditions(table, filters)).order_by(columns.session_id, columns.seq)
         if not content:
-            query = query.add_columns(literal("[]").label("content_json"))
+            query = query.add_columns(sa.literal("[]").label("content_json"))
         page = query.limit(_PAGE_SIZE)
         while rows := read(all_rows(page)):
             for row in rows:
                 yield BilledReply(message_from_row(row._mapping), row.seq, table is attempts)
-            page = query.limit(_PAGE_SIZE).where(tuple_(columns.session_id, columns.seq) > (row.session_id, row.seq))
+            page = query.limit(_PAGE_SIZE).where(sa.tuple_(columns.session_id, columns.seq) > (row.session_id, row.seq))
 
 
-def all_rows(query: Select[Any]) -> Callable[[Connection], Sequence[Row[Any]]]:
+def all_rows(query: sa.Select[Any]) -> Callable[[sa.Connection], Sequence[sa.Row[Any]]]:
     """Return the transaction that reads all rows of a query."""
     return lambda connection: connection.execute(query).all()
 
 
-def billed_conditions(table: Table, filters: BillingFilters) -> Iterator[ColumnElement[bool]]:
+def billed_conditions(table: sa.Table, filters: BillingFilters) -> Iterator[sa.ColumnElement[bool]]:
     """Yield the conditions on the rows of billed messages or attempts."""
-    yield or_(table.c.provider.is_not(None), table.c.cost_status.is_not(None))
+    yield sa.or_(table.c.provider.is_not(None), table.c.cost_status.is_not(None))
     if "inherited" in table.c:
-        yield table.c.inherited == false()
+        yield table.c.inherited == sa.false()
     for name, value in filters.items():
         if value is None:
             continue

@@ -11,9 +11,9 @@ from contextlib import suppress
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from sqlalchemy import make_url
+import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
@@ -21,7 +21,7 @@ from dragoman.pricing.analytics.rate_sheet import COUNTS
 from dragoman.pricing.analytics.usage_columns import between_condition, connect, quote_identifier, quote_literal
 from dragoman.pricing.analytics.usages import DECIMAL, PLACES, RecordedReplies, as_request_error
 from dragoman.store.errors import StoreError, StoreVersionError
-from dragoman.store.reports.export import COLUMNS
+from dragoman.store.reports.export import COLUMNS, METADATA_FIELDS
 from dragoman.store.schema import HEAD, VERSION_TABLE
 
 if TYPE_CHECKING:
@@ -35,25 +35,14 @@ _DECODE_TEXT_SQL = (
     r"array_to_string(list_transform(string_split({0}, '\\'), lambda part: replace(part, '\0', chr(0))), '\')"
 )
 """`columns.decode_text` in SQL."""
-_METADATA_FIELDS = frozenset({"provider", "model", "user_id", "team_id", "status", "stop_reason"})
-"""Fields of the metadata itself; the others are in its usage."""
-
-
-class _Backend(NamedTuple):
-    """How DuckDB reads one kind of database."""
-
-    duckdb_type: str
-    extension: str
-    schema: str
-    """The query for the schema of the tables."""
 
 
 _BACKENDS = {
-    "sqlite": _Backend("sqlite", "sqlite_scanner", "SELECT 'main'"),
-    "postgresql": _Backend(
-        "postgres", "postgres_scanner", f"FROM postgres_query('{_CATALOG}', 'SELECT current_schema()::text')"
-    ),
+    "sqlite": ("sqlite", "SELECT 'main'"),
+    "postgresql": ("postgres", f"FROM postgres_query('{_CATALOG}', 'SELECT current_schema()::text')"),
 }
+"""What DuckDB calls a database, and the query for the schema of its tables."""
+_EXTENSION = "{}_scanner"
 
 
 class AttachedReplies(RecordedReplies):
@@ -105,7 +94,7 @@ def _columns(*, attempt: bool) -> str:
     }
     for name, duckdb_type in COLUMNS.items():
         if not expressions.get(name):
-            path = quote_literal(f"$.{name}" if name in _METADATA_FIELDS else f"$.usage.{name}")
+            path = quote_literal(f"$.{name}" if name in METADATA_FIELDS else f"$.usage.{name}")
             extracted = "json_extract_string" if duckdb_type == "VARCHAR" else "json_extract"
             expressions[name] = f"CAST({extracted}(metadata, {path}) AS {duckdb_type})"
     return ", ".join(f"{expressions[name]} AS {quote_identifier(name)}" for name in COLUMNS)
@@ -118,21 +107,21 @@ def _attach(connection: DuckDBPyConnection, url: str) -> str:
     import duckdb
 
     try:
-        parts = make_url(url)
+        parts = sa.make_url(url)
     except ArgumentError:
         raise ConfigurationError("name a store by its URL, such as sqlite:///chats.db") from None
-    backend = _BACKENDS.get(parts.get_backend_name())
-    if backend is None or (backend.duckdb_type == "sqlite" and not parts.database):
+    kind, schema_query = _BACKENDS.get(parts.get_backend_name(), (None, ""))
+    if kind is None or (kind == "sqlite" and not parts.database):
         raise ConfigurationError("a report needs a store in a SQLite file or on PostgreSQL")
-    if backend.duckdb_type == "sqlite" and not Path(str(parts.database)).is_file():
-        raise ConfigurationError(f"there is no store {parts.database!r:.200}")
-    _load(connection, backend)
-    location = (
-        str(parts.database) if backend.duckdb_type == "sqlite" else url.replace(parts.drivername, "postgresql", 1)
-    )
+    location = url.replace(parts.drivername, "postgresql", 1)
+    if kind == "sqlite":
+        location = str(parts.database)
+        if not Path(location).is_file():
+            raise ConfigurationError(f"there is no store {location!r:.200}")
+    _load(connection, kind)
     try:
-        connection.execute(f"ATTACH {quote_literal(location)} AS {_CATALOG} (TYPE {backend.duckdb_type}, READ_ONLY)")
-        ((schema,),) = connection.sql(backend.schema).fetchall()
+        connection.execute(f"ATTACH {quote_literal(location)} AS {_CATALOG} (TYPE {kind}, READ_ONLY)")
+        ((schema,),) = connection.sql(schema_query).fetchall()
         tables = f"{_CATALOG}.{quote_identifier(schema)}"
         ((version,),) = connection.sql(f"SELECT version_num FROM {tables}.{VERSION_TABLE}").fetchall()
     except (duckdb.Error, RuntimeError, ValueError):  # DuckDB's extensions raise RuntimeError
@@ -144,23 +133,19 @@ def _attach(connection: DuckDBPyConnection, url: str) -> str:
     return tables
 
 
-def _load(connection: DuckDBPyConnection, backend: _Backend) -> None:
+def _load(connection: DuckDBPyConnection, kind: str) -> None:
     import duckdb
 
     connection.execute("SET autoinstall_known_extensions = false")
-    package = find_spec(f"duckdb_extension_{backend.extension}")
-    package_folder = Path(package.origin).parent if package is not None and package.origin is not None else None
-    of_package = (
-        ()
-        if package_folder is None
-        else sorted(package_folder.glob(f"extensions/v{duckdb.__version__}/*.duckdb_extension"))
-    )
-    for extension in (*map(str, of_package), backend.extension):
+    name, version = _EXTENSION.format(kind), duckdb.__version__
+    package, files = find_spec(f"duckdb_extension_{name}"), list[Path]()
+    if package is not None and package.origin is not None:
+        files = sorted(Path(package.origin).parent.glob(f"extensions/v{version}/*.duckdb_extension"))
+    for extension in (*map(str, files), name):
         with suppress(duckdb.Error):
             connection.load_extension(extension)
             return
     raise MissingExtraError(
-        f"DuckDB {duckdb.__version__} has no extension {backend.extension}: run duckdb.sql('INSTALL "
-        f"{backend.duckdb_type}') "
-        "once, or export the store, which needs no extension (dragoman store export)"
+        f"DuckDB {version} has no extension {name}: run duckdb.sql('INSTALL {kind}') once, or export the store, which"
+        " needs no extension (dragoman store export)"
     )

@@ -12,7 +12,6 @@ file contains a digest of the store's rows of that day, so that an unchanged day
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from hashlib import blake2b
@@ -21,8 +20,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
 from pydantic_core import to_json
-from sqlalchemy import ColumnElement, func, select
 
 from dragoman.adapter import wirejson
 from dragoman.pricing.analytics.rate_sheet import COUNTS, DAY, MONDAY
@@ -45,12 +44,14 @@ from dragoman.store.schema import attempts, messages
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+METADATA_FIELDS = ("provider", "model", "user_id", "team_id", "status", "stop_reason")
+"""Fields of the metadata itself; the others are in its usage."""
 COLUMNS: Mapping[str, str] = {
     **dict.fromkeys(("session_id", "id"), "VARCHAR"),
     "seq": "BIGINT",
     "attempt": "BOOLEAN",
     "at": "TIMESTAMP WITH TIME ZONE",
-    **dict.fromkeys(("provider", "model", "user_id", "team_id", "status", "stop_reason"), "VARCHAR"),
+    **dict.fromkeys(METADATA_FIELDS, "VARCHAR"),
     **dict.fromkeys(COUNTS, "BIGINT"),
     "server_tools": "MAP(VARCHAR, BIGINT)",
     "terms": "MAP(VARCHAR, VARCHAR)",
@@ -75,10 +76,6 @@ _MIN_LINE_SIZE = 16 * 1024 * 1024
 """DuckDB's default maximum of bytes per JSON line."""
 _PRIME = 1_000_003
 """The sums that identify a state of a day are taken modulo this, so that none overflows."""
-_COPIED_FIELDS = (
-    *COUNTS, "server_tools", "terms", "service_tier", "speed", "unread", "cost_status", "unpriced", "pricing_version",
-    "pricing_mode", "latency_ms",
-)  # fmt: skip
 _MAX_COST = Decimal(10) ** (38 - PLACES)
 _SMALLEST_COST = Decimal(1).scaleb(-PLACES)
 
@@ -89,54 +86,34 @@ def export(
     """Write the replies as Parquet, one file per day. Raises MissingExtraError without DuckDB, and StoreError if a cost
     has more digits than a Parquet column, or the folder cannot be written.
     """
+    # Read before the replies: if one is added in between, the digest lacks it, and its day is written again next time.
+    digests = _day_digests(read, {"since": _midnight(since), "until": _midnight(until)}, text)
+    first, end = since or date.min, until or date.max
+    replies: dict[date, int] = {}
     with connect(threads=1) as connection:
         connection.execute("SET preserve_insertion_order = true")
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            return _export(connection, read, folder, _Days(since, until), text, overwrite)
+            known = {day: note for day, note in _read_notes(connection, folder) if first <= day < end}
+            changed = sorted(day for day, note in digests.items() if overwrite or known.get(day) != note)
+            if changed:
+                with TemporaryDirectory(dir=folder, prefix=".export-") as temporary:
+                    lines = _DayFiles(Path(temporary))
+                    span = {"since": _midnight(changed[0]), "until": _midnight(changed[-1] + timedelta(days=1))}
+                    lines.add(iter_billed_replies(read, span, content=text), frozenset(changed), text)
+                    replies = dict(sorted(lines.counts.items()))
+                    for day in replies:
+                        _write(connection, lines, day_path(folder, day), day, digests[day], text)
+            removed = sorted(known.keys() - digests.keys())
+            for day in removed:
+                path = day_path(folder, day)
+                path.unlink(missing_ok=True)
+                with suppress(OSError):  # it contains files of others
+                    path.parent.rmdir()
         except OSError as error:
             raise StoreError(f"the folder {str(folder)!r:.200} cannot be written: {error.strerror}") from None
-
-
-def _export(
-    connection: "DuckDBPyConnection", read: ReadTransaction, folder: Path, days: "_Days", text: bool, overwrite: bool
-) -> ExportResult:
-    # Read before the replies: if one is added in between, the digest lacks it, and its day is written again next time.
-    digests = _day_digests(read, days.filters, text)
-    known = {day: note for day, note in _read_notes(connection, folder) if day in days}
-    changed = sorted(day for day, note in digests.items() if overwrite or known.get(day) != note)
-    written, replies = [], 0
-    if changed:
-        with TemporaryDirectory(dir=folder, prefix=".export-") as temporary:
-            lines = _DayFiles(Path(temporary))
-            span = _Days(changed[0], changed[-1] + timedelta(days=1)).filters
-            lines.add(iter_billed_replies(read, span, content=text), frozenset(changed), text)
-            for day, count in sorted(lines.counts.items()):
-                _write(connection, lines, day_path(folder, day), day, digests[day], text)
-                written.append(day)
-                replies += count
-    removed = sorted(known.keys() - digests.keys())
-    for day in removed:
-        path = day_path(folder, day)
-        path.unlink(missing_ok=True)
-        with suppress(OSError):  # it contains files of others
-            path.parent.rmdir()
-    return ExportResult(tuple(written), tuple(sorted(digests.keys() - set(changed))), tuple(removed), replies)
-
-
-@dataclass(frozen=True, slots=True)
-class _Days:
-    """The days from ``since`` up to, not including, ``until``."""
-
-    since: date | None
-    until: date | None
-
-    def __contains__(self, day: date) -> bool:
-        return (self.since is None or day >= self.since) and (self.until is None or day < self.until)
-
-    @property
-    def filters(self) -> BillingFilters:
-        return {"since": _midnight(self.since), "until": _midnight(self.until)}
+    unchanged = sorted(digests.keys() - set(changed))
+    return ExportResult(tuple(replies), tuple(unchanged), tuple(removed), sum(replies.values()))
 
 
 def _midnight(day: date | None) -> datetime | None:
@@ -152,11 +129,11 @@ def _day_digests(read: ReadTransaction, filters: BillingFilters, text: bool) -> 
     parts_by_day: dict[date, list[Any]] = {}
     for table in (messages, attempts):
         offset = table.c.created_at - MONDAY
-        of_day: ColumnElement[int] = offset // DAY
+        of_day: sa.ColumnElement[int] = offset // DAY
         summed = (offset, table.c.seq, table.c.input_tokens, table.c.output_tokens, table.c.latency_ms)
         sums_of_days = (
-            select(of_day, func.count(), func.min(table.c.id), func.max(table.c.id))
-            .add_columns(*(func.sum(column % _PRIME) for column in summed))
+            sa.select(of_day, sa.func.count(), sa.func.min(table.c.id), sa.func.max(table.c.id))
+            .add_columns(*(sa.func.sum(column % _PRIME) for column in summed))
             .where(*billed_conditions(table, filters))
             .group_by(of_day)
         )
@@ -236,15 +213,10 @@ def _to_row(bill: BilledReply, text: bool) -> dict[str, Any]:
         "seq": bill.seq,
         "attempt": bill.attempt,
         "at": to_micros(message.created_at),
-        "provider": metadata.provider,
-        "model": metadata.model,
-        "user_id": metadata.user_id,
-        "team_id": metadata.team_id,
-        "status": metadata.status,
-        "stop_reason": metadata.stop_reason,
+        **{name: getattr(metadata, name) for name in METADATA_FIELDS},
     }
     if (usage := metadata.usage) is not None:
-        row |= {name: getattr(usage, name) for name in _COPIED_FIELDS}
+        row |= {name: getattr(usage, name) for name in COLUMNS if name not in row}
         row["raw"] = None if usage.raw is None else wirejson.dumps_text(usage.raw)
         row["cost_usd"] = None
         if (cost := usage.cost_usd) is not None:
