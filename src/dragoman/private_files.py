@@ -7,6 +7,7 @@ names those that others can read. On Windows, a new file has the rights of its f
 
 import os
 import stat
+import tempfile
 from functools import lru_cache
 from pathlib import Path
 
@@ -32,6 +33,24 @@ def create_private_folder(folder: Path) -> None:
 def open_private(path: str | os.PathLike[str], flags: int) -> int:
     """Open a file as `open` does: pass it as ``opener``."""
     return os.open(path, flags, _FILE_MODE)
+
+
+def replace_file(path: Path, content: str, *, keep_rights: bool = False) -> None:
+    """Replace a file as a whole, for its owner only, or with the rights that it had. Nothing is left beside it if that
+    fails. Raises OSError."""
+    create_private_folder(path.parent)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if keep_rights and path.exists():
+            temporary.chmod(stat.S_IMODE(path.stat().st_mode))
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def is_shared(path: Path) -> bool:

@@ -4,7 +4,6 @@ import json
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.credentials.contract import ApiKey, validate_key
-from dragoman.private_files import create_private_folder, open_private
+from dragoman.private_files import create_private_folder, open_private, replace_file
 
 _FORMAT = 1
 _MAX_SIZE = 1 << 20
@@ -158,17 +157,7 @@ def _write_file(path: Path, content: _Content) -> str | None:
     keys = {name: key.reveal() for name, key in sorted(content.keys.items())}
     text = json.dumps({"format": _FORMAT, "keys": keys, "keyring": sorted(content.in_keyring)}, indent=1)
     try:
-        create_private_folder(path.parent)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".keys-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(f"{text}\n")
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        replace_file(path, f"{text}\n")
     except OSError as error:
         return error.strerror or type(error).__name__
     return None

@@ -24,6 +24,7 @@ from dragoman.canonical.blocks import (
     ContentBlock,
     DocumentBlock,
     ImageBlock,
+    MediaBlock,
     MediaSource,
     ToolResultBlock,
     VideoBlock,
@@ -69,8 +70,6 @@ _DIRECTORY_FLAGS = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) 
 # If a pipe replaces the file between stat and open, the open must not wait for a writer.
 _FILE_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _SAFE_OPEN = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
-
-Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 
 
 Fetch = Callable[[str], "FetchedMedia"]
@@ -150,7 +149,7 @@ class MediaFiles:
         source, media_type = self._from_url(block) if block.source.kind == "url" else self._from_file(block)
         return block.model_copy(update={"source": source, "media_type": media_type})
 
-    def _from_file(self, block: Media) -> tuple[MediaSource, str]:
+    def _from_file(self, block: MediaBlock) -> tuple[MediaSource, str]:
         """Return the file's content and media type: text for a text document, base64 for everything else."""
         path = block.source.data
         media_type = block.media_type or _guess_media_type(block, path)
@@ -162,7 +161,7 @@ class MediaFiles:
             self._sources[path, as_text] = _as_text(data, path) if as_text else _as_base64(data)
         return self._sources[path, as_text], media_type
 
-    def _from_url(self, block: Media) -> tuple[MediaSource, str]:
+    def _from_url(self, block: MediaBlock) -> tuple[MediaSource, str]:
         """Return the content of the URL and its media type. Each URL is fetched once per session."""
         url = block.source.data
         if url not in self._fetched and self._fetch is not None:
@@ -181,11 +180,11 @@ def _needs_inline_content(capabilities: AdapterCapabilities, kind: str) -> bool:
     return bool(getattr(capabilities, _CAPABILITY_OF_KIND[kind])) and not by_url
 
 
-def _is_text(block: Media, media_type: str) -> bool:
+def _is_text(block: MediaBlock, media_type: str) -> bool:
     return isinstance(block, DocumentBlock) and media_type.startswith("text/")
 
 
-def _check_served_type(block: Media, served_type: str) -> str:
+def _check_served_type(block: MediaBlock, served_type: str) -> str:
     """Return the media type that the server sent, or a guess if it knows none.
 
     Raises RequestError if it does not fit the block: many sites send an HTML page in place of a missing file.
@@ -295,7 +294,7 @@ def media_type_of(name: str) -> str | None:
     return _MEDIA_TYPES.get(PurePosixPath(name).suffix.lower())
 
 
-def _guess_media_type(block: Media, path: str) -> str:
+def _guess_media_type(block: MediaBlock, path: str) -> str:
     known = media_type_of(path)
     if known is None:
         raise _file_error(path, "has an extension without a known media type: give the block its media_type")

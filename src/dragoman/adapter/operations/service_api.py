@@ -12,7 +12,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.errors import ConfigurationError, MalformedReplyError
 from dragoman.adapter.operations.operation import Operation, get_request
 from dragoman.adapter.wire import WireRequest, WireResponse
-from dragoman.canonical.blocks import AudioBlock, DocumentBlock, ImageBlock, MediaSource, VideoBlock
+from dragoman.canonical.blocks import AudioBlock, DocumentBlock, ImageBlock, MediaBlock, MediaSource, VideoBlock
 
 ItemT = TypeVar("ItemT")
 
@@ -52,7 +52,7 @@ class ProviderFile:
     """The provider's own object."""
 
     @property
-    def block(self) -> "ImageBlock | AudioBlock | VideoBlock | DocumentBlock":
+    def block(self) -> MediaBlock:
         """The file as content of a message. Only its provider can read it."""
         source = MediaSource(kind="file_id", data=self.reference or self.id, provider=self.provider)
         kind = _BLOCKS.get((self.media_type or "").partition("/")[0], DocumentBlock)

@@ -14,6 +14,7 @@ from dragoman.canonical.blocks import (
     ContentBlock,
     DocumentBlock,
     ImageBlock,
+    MediaBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -94,9 +95,7 @@ def _lost_in_result(
             yield from find_lost_fields(part, unsupported)
 
 
-def _lost_in_media(
-    block: ImageBlock | AudioBlock | VideoBlock | DocumentBlock, unsupported: Collection[BlockField]
-) -> Iterator[LostField]:
+def _lost_in_media(block: MediaBlock, unsupported: Collection[BlockField]) -> Iterator[LostField]:
     kind = block.type
     if isinstance(block, ImageBlock) and block.detail not in (None, "auto") and "resolution" in unsupported:
         yield LossKind.MEDIA, "the resolution that an image was meant for is not sent", _INFO
@@ -123,9 +122,7 @@ def _lost_in_document(block: DocumentBlock, unsupported: Collection[BlockField])
         yield LossKind.FLATTENED, "a document of plain text is sent as text", _INFO
 
 
-def _lost_media_type(
-    block: ImageBlock | AudioBlock | VideoBlock | DocumentBlock, unsupported: Collection[BlockField]
-) -> Iterator[LostField]:
+def _lost_media_type(block: MediaBlock, unsupported: Collection[BlockField]) -> Iterator[LostField]:
     if block.source.kind == "text" and "text_documents" in unsupported:
         return
     linked = block.source.kind in ("url", "file_id")

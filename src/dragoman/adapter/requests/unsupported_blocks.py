@@ -13,6 +13,7 @@ from dragoman.canonical.blocks import (
     ContentBlock,
     DocumentBlock,
     ImageBlock,
+    MediaBlock,
     PromptRequestBlock,
     PromptResultBlock,
     ResourceBlock,
@@ -67,7 +68,6 @@ _MEDIA_FLAGS = {
     VideoBlock: "supports_video",
     DocumentBlock: "supports_documents",
 }
-Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 
 ResultPart = Callable[[Turn, ContentBlock, int], tuple[ContentBlock, ...]]
 """Projects a block without media of a tool's result, which is at that index of its turn's message."""
@@ -111,7 +111,7 @@ class MediaFilter:
         def change(block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
             if isinstance(block, ToolResultBlock):
                 return (self._filter_result(turn, block, index, following),)
-            if not isinstance(block, Media):
+            if not isinstance(block, MediaBlock):
                 return (block,)
             why = self._media_problem(block)
             if why is None and turn.role not in self.capabilities.media_roles:
@@ -126,7 +126,7 @@ class MediaFilter:
         return turn.map_blocks(change), following
 
     def _move_media(
-        self, turn: Turn, block: Media, index: int, following: list[ContentBlock], reason: str
+        self, turn: Turn, block: MediaBlock, index: int, following: list[ContentBlock], reason: str
     ) -> TextBlock:
         """Move media to a message of the user that follows."""
         self._record(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
@@ -139,7 +139,7 @@ class MediaFilter:
         support = self.capabilities.supports_tool_result_media
         parts: list[ContentBlock] = []
         for part in block.content:
-            if not isinstance(part, Media):
+            if not isinstance(part, MediaBlock):
                 parts += self.other_part(turn, part, index)
             elif (why := self._media_problem(part)) or not support:
                 why = why or f"{self.model} takes no {part.type} in a tool's answer"
@@ -152,7 +152,7 @@ class MediaFilter:
         content = tuple(parts)
         return block if content == block.content else block.model_copy(update={"content": content})
 
-    def _replace_media(self, turn: Turn, block: Media, index: int, why: str) -> TextBlock:
+    def _replace_media(self, turn: Turn, block: MediaBlock, index: int, why: str) -> TextBlock:
         if isinstance(block, AudioBlock) and block.transcript is not None:
             self._record(turn, index, LossKind.MEDIA, f"{why}: its transcript is sent")
             return TextBlock(text=block.transcript)
@@ -162,7 +162,7 @@ class MediaFilter:
         self._record(turn, index, LossKind.MEDIA, why)
         return TextBlock(text=f"[{block.type} left out: {why}]")
 
-    def _media_problem(self, block: Media) -> str | None:
+    def _media_problem(self, block: MediaBlock) -> str | None:
         model = self.model
         if not getattr(self.capabilities, _MEDIA_FLAGS[type(block)]):
             return f"{model} takes no {block.type}"

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import tempfile
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any
 from platformdirs import user_config_path
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.private_files import create_private_folder, read_regular_file
+from dragoman.private_files import read_regular_file, replace_file
 
 FILE_NAME = "dragoman.toml"
 VARIABLE = "DRAGOMAN_CONFIG"
@@ -114,11 +113,7 @@ def trust(file: ConfigurationFile, *, user_folder: Path | None = None) -> None:
     folder = user_folder or user_config_path("dragoman")
     trusted = {**_read_trusted(user_folder), str(file.path.resolve()): _digest(file)}
     try:
-        create_private_folder(folder)
-        descriptor, name = tempfile.mkstemp(dir=folder, prefix=".trusted-")
-        with os.fdopen(descriptor, "w", encoding="utf-8") as written:
-            json.dump(trusted, written, indent=2, sort_keys=True)
-        Path(name).replace(folder / _TRUSTED_NAME)
+        replace_file(folder / _TRUSTED_NAME, json.dumps(trusted, indent=2, sort_keys=True))
     except OSError as error:
         raise ConfigurationError(f"{folder} cannot be written: {error.strerror or type(error).__name__}") from None
 

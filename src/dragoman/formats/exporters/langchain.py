@@ -12,6 +12,7 @@ from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     ContentBlock,
+    MediaBlock,
     ProviderBlock,
     RedactedThinkingBlock,
     TextBlock,
@@ -23,7 +24,6 @@ from dragoman.canonical.usage import Usage
 from dragoman.formats.exporters.shared import (
     Entry,
     LibraryWriter,
-    Media,
     block_signature,
     media_type_of,
     plain_content,
@@ -151,7 +151,7 @@ class _Writer(LibraryWriter):
             case _:
                 return self.text_parts(message, index, block)
 
-    def _media(self, message: Message, index: int, block: Media) -> list[Entry]:
+    def _media(self, message: Message, index: int, block: MediaBlock) -> list[Entry]:
         kind = "file" if block.type == "document" else block.type
         self.check_medium(message, index, block, typed=("base64", "text"), texts=True,
                           unknown=("duration_ms", "transcript"))  # fmt: skip

@@ -12,6 +12,7 @@ from dragoman.canonical.blocks import (
     ContentBlock,
     DocumentBlock,
     ImageBlock,
+    MediaBlock,
     ProviderBlock,
     RedactedThinkingBlock,
     TextBlock,
@@ -22,7 +23,6 @@ from dragoman.canonical.message import Message, Role
 from dragoman.formats.exporters.shared import (
     Entry,
     LibraryWriter,
-    Media,
     base64_of,
     data_url,
     media_type_of,
@@ -111,7 +111,7 @@ class _Writer(LibraryWriter):
             case _:
                 return self.text_parts(message, index, block)
 
-    def _media(self, message: Message, index: int, block: Media) -> list[Entry]:
+    def _media(self, message: Message, index: int, block: MediaBlock) -> list[Entry]:
         data, media_type = base64_of(block.source), media_type_of(block)
         self.check_medium(message, index, block, typed=("base64", "text"), url_type=False,
                           unknown=("context", "duration_ms", "transcript"))  # fmt: skip

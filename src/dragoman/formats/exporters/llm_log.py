@@ -17,6 +17,7 @@ from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     ContentBlock,
+    MediaBlock,
     ProviderBlock,
     RedactedThinkingBlock,
     TextBlock,
@@ -26,7 +27,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.ids import new_ulid
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.exporters.shared import Entry, LibraryWriter, Media, base64_of, media_type_of
+from dragoman.formats.exporters.shared import Entry, LibraryWriter, base64_of, media_type_of
 from dragoman.formats.results import Conversion
 
 _ROLES = {Role.DEVELOPER: "system"}
@@ -131,7 +132,7 @@ class _Writer(LibraryWriter):
             **({"attachments": attached} if attached else {}),
         }
 
-    def _attach(self, message: Message, index: int, block: Media) -> Entry | None:
+    def _attach(self, message: Message, index: int, block: MediaBlock) -> Entry | None:
         """Return a reference to an attachment; None if its content is neither here nor at a URL."""
         content = base64_of(block.source)
         url = block.source.data if block.source.kind == "url" else None

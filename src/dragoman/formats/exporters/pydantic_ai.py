@@ -8,6 +8,7 @@ from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     ContentBlock,
+    MediaBlock,
     ProviderBlock,
     RedactedThinkingBlock,
     TextBlock,
@@ -20,7 +21,6 @@ from dragoman.canonical.usage import Usage
 from dragoman.formats.exporters.shared import (
     Entry,
     LibraryWriter,
-    Media,
     base64_of,
     block_signature,
     media_type_of,
@@ -97,7 +97,7 @@ class _Writer(LibraryWriter):
             return [dict(block.data)]
         return [*self.as_texts(message, index, block)]
 
-    def _media(self, message: Message, index: int, block: Media) -> Entry | None:
+    def _media(self, message: Message, index: int, block: MediaBlock) -> Entry | None:
         self.check_medium(message, index, block, typed=("base64", "text", "file_id"), owner=True,
                           unknown=("title", "context", "duration_ms", "transcript"))  # fmt: skip
         detail = getattr(block, "detail", None)

@@ -8,16 +8,13 @@ from dragoman.adapter.losses import LossKind
 from dragoman.adapter.registry import adapter_class, is_provider
 from dragoman.adapter.requests.unsupported_blocks import flatten_block
 from dragoman.canonical.blocks import (
-    AudioBlock,
     Citation,
     ContentBlock,
-    DocumentBlock,
-    ImageBlock,
+    MediaBlock,
     MediaSource,
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
-    VideoBlock,
 )
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.reading.blocks import library_provider, read_citation
@@ -25,7 +22,6 @@ from dragoman.formats.reading.tool_calls import tool_names_by_id
 from dragoman.formats.reading.turns import put_results_first
 from dragoman.formats.results import Conversion, LossCollector, as_history, describe_unknown_role, finish
 
-Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 Entry = dict[str, Any]
 Item = TypeVar("Item")
 
@@ -56,7 +52,7 @@ class LibraryWriter:
         self.names = tool_names_by_id(self.history)
 
     def check_medium(
-        self, message: Message, index: int, block: Media, *, typed: Sequence[str], url_type: bool = True,
+        self, message: Message, index: int, block: MediaBlock, *, typed: Sequence[str], url_type: bool = True,
         owner: bool = False, texts: bool = False, unknown: Sequence[str] = (),
     ) -> None:  # fmt: skip
         """Report what the library does not keep of a medium. ``typed`` are the kinds of sources that it requires a type
@@ -159,7 +155,7 @@ class LibraryWriter:
         return issuer and library_provider(self.library, issuer), provider or None
 
 
-def data_url(block: Media) -> str:
+def data_url(block: MediaBlock) -> str:
     """Return the URL of a medium: its own, or its content as a data URL."""
     data = base64_of(block.source)
     return block.source.data if data is None else f"data:{media_type_of(block)};base64,{data}"
@@ -179,7 +175,7 @@ def base64_of(source: MediaSource) -> str | None:
     return source.data if source.kind == "base64" else None
 
 
-def media_type_of(block: Media) -> str:
+def media_type_of(block: MediaBlock) -> str:
     if block.media_type is None and block.source.kind == "text":
         return "text/plain"
     return block.media_type or ANY_TYPE[block.type]

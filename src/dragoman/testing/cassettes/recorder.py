@@ -3,9 +3,6 @@
 vcrpy patches the clients; this module decides what is replayed, recorded and kept. Importing it imports vcrpy.
 """
 
-import os
-import stat
-import tempfile
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
@@ -22,7 +19,7 @@ with warnings.catch_warnings():
     import vcr.filters  # type: ignore[import-untyped]
 
 from dragoman.credentials.cached import FETCHING
-from dragoman.private_files import create_private_folder
+from dragoman.private_files import replace_file
 from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest, request_target
 from dragoman.testing.cassettes.file import Recording, dumps, loads, new_recording
 from dragoman.testing.cassettes.replay import Cassette, CassetteMissError
@@ -101,13 +98,7 @@ class Recorder:
         kept = self.cassette.exchanges
         server = self.cassette.server or ", ".join(dict.fromkeys(each.request.host or "" for each in self.recorded))
         text = dumps(new_recording([*kept, *self.recorded], server=server, recorded=today()), self.scanner)
-        create_private_folder(self.path.parent)
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        if self.path.exists():
-            Path(name).chmod(stat.S_IMODE(self.path.stat().st_mode))
-        Path(name).replace(self.path)
+        replace_file(self.path, text, keep_rights=True)
 
 
 @contextmanager
