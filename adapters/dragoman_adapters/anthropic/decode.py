@@ -289,8 +289,8 @@ def _add_tool_result(
     if isinstance(content, str):
         parts: list[ContentBlock] = [text_block(content)] if content else []
     else:
-        parts, note["parts"] = _decode_blocks(content, reader.provider, lambda *_: "")
         note["list"] = True
+        parts, note["parts"] = _decode_blocks(content, reader.provider, lambda *_: "")
     result = ToolResultBlock(
         tool_use_id=reader.result_id(native["tool_use_id"]),
         content=tuple(parts),

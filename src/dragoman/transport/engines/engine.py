@@ -104,7 +104,7 @@ class Engine(ABC):
 
     @abstractmethod
     def async_sender(self, client: Any) -> Callable[[Call], Awaitable[AsyncResponse]]:
-        """Return what makes one attempt through a caller's own async client, as `AsyncClient.send` does."""
+        """Return what makes one attempt through a caller's own async client, as `send` of the engine's does."""
 
     def client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> Client:
         """The sync `async_client`. `choose_engine` returns no engine without it for sync calls, nor without the next
