@@ -86,8 +86,8 @@ class HookPlugins:
 class StepRun:
     """One step, and how far it is.
 
-    `start_step` creates it, calls `handle_unknown_part`, `check_access` or `add_data_labels` as the message and the hook
-    require, and then `run_inline`. Its caller runs `steps` unless `is_done`, and then `finish` if anything changed.
+    `start_step` creates it, calls `handle_unknown_part`, `check_access` or `add_data_labels` if the message or the hook
+    requires it, and then `run_inline`. Its caller runs `steps` unless `is_done`, and then `finish` if anything changed.
 
     ``first`` is what the first plugin sees, ``source`` what the next one sees: the same object if nothing changed.
     ``changed_extensions`` is None until the extensions change.
