@@ -34,6 +34,8 @@ logger = get_logger("dragoman.budget")
 Per = Literal["client", "session", "turn", "user", "team"]
 _ZERO = Decimal(0)
 _KNOWN = (CostStatus.PRICED, CostStatus.FREE)
+_NOT_COUNTS = {"service_tier", "speed", "reported_total", "reported_cost_usd", "unread", "raw"}
+"""What a reply reports besides its counts. A tier and a speed may have no price; the standard one then counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +65,10 @@ class Budget:
     By default, a budget of a client is for the client, and one of a session is for the session. A client is one
     `Client` object in one process, with everything that it sends; another process has a budget of its own. A turn is
     one `ask`, `stream` or `compact` with all its rounds of tools and all its attempts. Users and teams are identified
-    by ``user_id`` and ``team_id``, as they are stored; whatever names none is refused before it starts. Share one
-    Budget among all their sessions, which may run in different threads. What a session spent before it was loaded
-    counts. What a client, a user or a team spent in another program is added by `add_spend`; `Store.total_spend` has
-    the numbers.
+    by ``user_id`` and ``team_id``, as they are stored; a session or a run that names none is refused before it starts.
+    Share one Budget among all their sessions, which may run in different threads. What a session spent before it was
+    loaded counts. What a client, a user or a team spent in another program is added by `add_spend`;
+    `Store.total_spend` has the numbers.
 
     Under a limit in dollars, a model without a known price is refused, unless ``allow_unpriced`` is set: its replies
     then cost 0. If the model that was asked has a price and its reply has none, such as one in a service tier that the
@@ -84,12 +86,12 @@ class Budget:
     ) -> None:
         if usd is None and tokens is None:
             raise ConfigurationError("a budget needs a limit in usd, in tokens, or in both")
-        if usd is not None and (isinstance(usd, bool) or not isinstance(usd, (Decimal, str, int, float))):
+        if isinstance(usd, float):
+            raise ConfigurationError("usd must be a Decimal, an int or a string: a float is not exact")
+        if usd is not None and (isinstance(usd, bool) or not isinstance(usd, (Decimal, str, int))):
             raise ConfigurationError(f"usd must be an amount of dollars, not a value of the class {type(usd).__name__}")
         if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int)):
             raise ConfigurationError("tokens must be a whole number")
-        if isinstance(usd, float):
-            raise ConfigurationError("usd must be a Decimal, an int or a string: a float is not exact")
         if per is not None and per not in get_args(Per):
             raise ConfigurationError(f"per must be one of {', '.join(get_args(Per))}, not {per!r:.40}")
         try:
@@ -105,7 +107,7 @@ class Budget:
         self._per: Per | None = per
         self.allow_unpriced = allow_unpriced
         self._lock = ProcessLock()
-        self._users: dict[str | None, BudgetAccount] = {}
+        self._accounts: dict[str | None, BudgetAccount] = {}
 
     @property
     def per(self) -> Per:
@@ -117,8 +119,9 @@ class Budget:
         self._per = self._per or per
 
     def __repr__(self) -> str:
-        limits = [f"usd={self.usd}"] * (self.usd is not None) + [f"tokens={self.tokens}"] * (self.tokens is not None)
-        return f"Budget({', '.join(limits)}, per={self.per!r})"
+        limits = {"usd": self.usd, "tokens": self.tokens}
+        given = ", ".join(f"{unit}={limit}" for unit, limit in limits.items() if limit is not None)
+        return f"Budget({given}, per={self.per!r})"
 
     def spend_of(self, user_id: str | None = None) -> Spend:
         """Return what that user or team has spent under this budget, without requests in flight; None for the
@@ -134,7 +137,7 @@ class Budget:
     def account_for(self, user_id: str | None) -> "BudgetAccount":
         """Return the account of a user or team, or with None that of the budget itself. All callers share it."""
         with self._lock:
-            return self._users.setdefault(user_id, BudgetAccount(self))
+            return self._accounts.setdefault(user_id, BudgetAccount(self))
 
     def reserve(self, account: "BudgetAccount", max_spend: "MaxSpend") -> None:
         """Reserve the maximum spend of a request. Raises BudgetExceededError if too little is left."""
@@ -142,17 +145,17 @@ class Budget:
             raise UnpricedModelError(max_spend.model, self.per)
         with self._lock:
             for unit, limit in (("usd", self.usd), ("tokens", self.tokens)):
-                spent, reserved, needed = (
-                    getattr(each, unit) for each in (account.spent, account.reserved, max_spend.spent)
-                )
+                spent = getattr(account.spent, unit)
+                reserved = getattr(account.reserved, unit)
+                needed = getattr(max_spend.amount, unit)
                 if limit is not None and spent + reserved + needed > limit:
                     raise BudgetExceededError(self.per, unit, limit, spent + reserved, needed, reserved)
-            account.reserved += max_spend.spent
+            account.reserved += max_spend.amount
 
     def settle(self, account: "BudgetAccount", max_spend: "MaxSpend", actual: Spend) -> None:
         """Give back what was reserved for a request, and add what it cost."""
         with self._lock:
-            account.reserved -= max_spend.spent
+            account.reserved -= max_spend.amount
             account.spent += actual
 
 
@@ -174,10 +177,10 @@ class BudgetAccounts:
 
     def check(self, user_id: str | None, team_id: str | None) -> None:
         """Raise ConfigurationError if a budget is for users or teams, and none is named."""
-        names = {"user": user_id, "team": team_id}
+        ids = {"user": user_id, "team": team_id}
         for budget in self._budgets:
-            if names.get(budget.per, "") is None:
-                per = budget.per
+            per = budget.per
+            if per in ids and ids[per] is None:
                 raise ConfigurationError(
                     f"a budget per {per} does not know who pays: give {per}_id, or use a budget per client"
                 )
@@ -204,17 +207,18 @@ class BudgetAccounts:
 
 @dataclass(frozen=True, slots=True)
 class MaxSpend:
-    """The maximum spend of a request. ``input`` is the part for its input. ``unpriced``: some of the price is unknown.
-    ``price`` returns what the model that is asked costs for a usage."""
+    """The maximum spend of a request: ``amount``, with the tokens of its ``input``. ``unpriced``: some of the price is
+    unknown. ``price`` returns what the model that is asked costs for a usage."""
 
     model: str
-    spent: Spend
+    amount: Spend
     input: TokenUsage
     unpriced: bool
     price: Callable[[TokenUsage], Usage]
 
     def charge(self, usage: TokenUsage) -> Spend:
-        """Return what a reply is charged, for what its provider reported or for an estimate."""
+        """Return what a reply is charged for a `Usage`, which its provider reported, or for a plain `TokenUsage`, an
+        estimate."""
         if isinstance(usage, Usage) and usage.cost_usd is not None:
             return Spend.of(usage)
         counts = {name: getattr(usage, name) for name in TokenUsage.model_fields if name not in _NOT_COUNTS}
@@ -223,20 +227,16 @@ class MaxSpend:
         if not isinstance(usage, Usage):
             logger.warning("a reply of %s has no token counts: the budget counts an estimate", self.model)
             return Spend(usd, standard.total_tokens)
-        if standard.cost_status not in _KNOWN:
-            usd = max(usd, self.spent.usd)
+        if standard.cost_status not in _KNOWN:  # the standard price is a part of the cost, or unknown, too
+            usd = max(usd, self.amount.usd)
         if usd:
             logger.warning("a reply of %s has no known price: the budget counts $%s, an estimate", self.model, usd)
         return Spend(usd, usage.total_tokens)
 
 
-_NOT_COUNTS = {"service_tier", "speed", "reported_total", "reported_cost_usd", "unread", "raw"}
-"""What a reply reports besides its counts. A tier and a speed may have no price; the standard one then counts."""
-
-
 class BudgetReservation(Reservation):
-    """The maximum spend of one request, in each account that pays for it. ``output`` is what is reserved of it, and
-    ``price`` returns the maximum spend with so much output."""
+    """The maximum spend of one request, in each account that pays for it. ``output`` says for how much output that is,
+    and whether a stream exceeds it. ``price`` returns the maximum spend with so many tokens of output."""
 
     def __init__(
         self,
@@ -260,8 +260,8 @@ class BudgetReservation(Reservation):
         """Reserve more if a stream exceeds what is reserved. Raises BudgetExceededError if a budget ends here."""
         if not output.count(event):
             return (event,)
-        more = price(output.tokens)
-        added = BudgetReservation(replace(more, spent=more.spent - self._max_spend.spent))
+        more = price(output.tokens)  # `count` has increased them
+        added = BudgetReservation(replace(more, amount=more.amount - self._max_spend.amount))
         try:
             for account in self._accounts:
                 added.add(account)
@@ -269,7 +269,7 @@ class BudgetReservation(Reservation):
             added.release()
             error.sent = True
             raise
-        self._max_spend = more
+        self._max_spend = more  # with what `added` has reserved: `_end` gives back all of it
         return (event,)
 
     def settle(self, outcome: SendOutcome) -> None:

@@ -1,5 +1,5 @@
 -- Books all buckets or none; the same as LocalCounters.claim.
--- KEYS: buckets. ARGV: now (empty: the server's), the longest wait, then cost, slack and period of each bucket.
+-- KEYS: buckets. ARGV: now (empty: the server's), the longest wait, then cost, gap and period of each bucket.
 -- Returns: granted, at, wait, the blocking bucket. All times are whole microseconds.
 local now = tonumber(ARGV[1])
 if not now then

@@ -3,6 +3,8 @@
 A limit of L in a period T allows a burst of B, and then one more every T / (L - B + 1). So no span of length T, its end
 excluded, ever contains more than L. A request larger than B needs idle time before it: it waits until the bucket was
 free for the time that the excess takes.
+
+This is the generic cell rate algorithm (GCRA): ``booked_until`` is its theoretical arrival time.
 """
 
 import math
@@ -18,6 +20,9 @@ from dragoman.effects import Perform, call
 
 _MICROSECONDS = 1_000_000
 _MAX_PATTERN = 1_024
+_MAX_SECONDS = 366 * 86_400.0
+_ENTRIES_BEFORE_CLEANUP = 10_000
+"""With so many buckets, the expired ones are removed before another is added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +72,6 @@ class Limit:
                 yield Bucket(self, unit, amount, f"{self.models}|{self.seconds:g}|{scope}|{unit}")
 
 
-_MAX_SECONDS = 366 * 86_400.0
-
-
 @dataclass(frozen=True, slots=True)
 class Bucket:
     """One counter of a limit. ``key`` is the same in every process with the same limit. Times are microseconds."""
@@ -84,15 +86,16 @@ class Bucket:
         return max(1, math.ceil(self.limit.seconds * _MICROSECONDS))
 
     @property
-    def burst(self) -> int:
+    def burst_count(self) -> int:
+        """How many may be used at once."""
         return max(1, math.floor(self.amount * self.limit.burst))
 
     def time_for(self, count: int) -> int:
         """Return the time that ``count`` takes at the steady rate, rounded up; negative for a negative count."""
-        return -((-count * self.period) // (self.amount - self.burst + 1))
+        return -((-count * self.period) // (self.amount - self.burst_count + 1))
 
     def claim(self, count: int) -> "Claim":
-        return Claim(self.key, self.time_for(count), self.time_for(count - self.burst), self.period)
+        return Claim(self.key, self.time_for(count), self.time_for(count - self.burst_count), self.period)
 
     def __str__(self) -> str:
         scope = self.limit.models if self.limit.shared else f"each of {self.limit.models}"
@@ -103,17 +106,14 @@ class Bucket:
 class Claim:
     """The share of one bucket that a request needs, in microseconds.
 
-    ``cost``: the time that it books. ``slack``: the minimum time from the end of earlier bookings to its start,
-    negative within the burst. ``period``: how long the bucket is kept.
+    ``cost``: the time that it books. ``gap``: the minimum time from the end of earlier bookings to its start; negative
+    within the burst: it may start so long before their end. ``period``: how long the bucket is kept.
     """
 
     key: str
     cost: int
-    slack: int
+    gap: int
     period: int
-
-
-_MAX_ENTRIES = 10_000
 
 
 class ClaimResult(NamedTuple):
@@ -145,8 +145,8 @@ class Notice(NamedTuple):
 
 @dataclass(slots=True)
 class BucketState:
-    """The bucket is booked until ``booked_until``; the last request starts at ``last_start``; no request starts before
-    ``paused_until``."""
+    """The bucket is booked until ``booked_until``, None if only a pause is known; the last request starts at
+    ``last_start``; no request starts before ``paused_until``. From ``expires_at`` on, the state can be dropped."""
 
     booked_until: int | None = None
     last_start: int = 0
@@ -186,16 +186,17 @@ class LocalCounters:
                 state = self._states.get(claim.key)
                 if state is None:
                     continue
-                earliest = max(
-                    state.paused_until, at if state.booked_until is None else state.booked_until + claim.slack
-                )
+                earliest = state.paused_until
+                if state.booked_until is not None:
+                    earliest = max(earliest, state.booked_until + claim.gap)
                 if earliest > at:
                     at, blocking = earliest, index
             if at - now > max_wait_us:
                 return ClaimResult(False, at, at - now, blocking)
             for claim in claims:
                 state = self._state(claim.key, now)
-                state.booked_until = (at if state.booked_until is None else max(at, state.booked_until)) + claim.cost
+                start = at if state.booked_until is None else max(at, state.booked_until)
+                state.booked_until = start + claim.cost
                 state.last_start = max(state.last_start, at)
                 self._extend_expiry(state, now, claim.period)
             return ClaimResult(True, at, at - now, blocking)
@@ -205,27 +206,29 @@ class LocalCounters:
             now = self._now()
             for claim, delta in adjustments:
                 state = self._state(claim.key, now)
-                booked = at + claim.cost if state.booked_until is None else state.booked_until
-                state.booked_until = (
-                    booked + delta if delta > 0 else booked - max(0, -delta - max(0, state.last_start - at))
-                )
+                booked = state.booked_until
+                if booked is None:  # the state was dropped since the claim
+                    booked = at + claim.cost
+                if delta > 0:
+                    state.booked_until = booked + delta
+                else:
+                    elapsed = max(0, state.last_start - at)
+                    state.booked_until = booked - max(0, -delta - elapsed)
                 self._extend_expiry(state, now, claim.period)
 
     def _apply_notices(self, notices: Sequence[Notice]) -> None:
         with self._lock:
             now = self._now()
-            for key, booked, pause, period in notices:
+            for key, taken, pause, period in notices:
                 state = self._state(key, now)
-                if booked is not None:
-                    state.booked_until = (
-                        now + booked if state.booked_until is None else max(state.booked_until, now + booked)
-                    )
+                if taken is not None and (state.booked_until is None or state.booked_until < now + taken):
+                    state.booked_until = now + taken
                 if pause > 0:
                     state.paused_until = max(state.paused_until, now + pause)
                 self._extend_expiry(state, now, period)
 
     def with_name(self, name: str) -> "LocalCounters":
-        """Return other counters: those of one object are nobody else's, whatever their name."""
+        """Return other counters. A name separates counters on a server; in a process, each object has its own."""
         return LocalCounters(self._clock)
 
     def close(self) -> None:
@@ -235,12 +238,12 @@ class LocalCounters:
         """Do what `close` does."""
 
     def _now(self) -> int:
-        return int(self._clock() * 1_000_000)
+        return int(self._clock() * _MICROSECONDS)
 
     def _state(self, key: str, now: int) -> BucketState:
         found = self._states.get(key)
         if found is None:
-            if len(self._states) >= _MAX_ENTRIES:
+            if len(self._states) >= _ENTRIES_BEFORE_CLEANUP:
                 self._states = {key: state for key, state in self._states.items() if state.expires_at > now}
             found = self._states[key] = BucketState()
         return found

@@ -217,9 +217,9 @@ class Limits:
             return self._rate_limit_notices(model, headers_or_error)
         available = read_remaining(headers_or_error)
         return [
-            Notice(bucket.key, bucket.time_for(bucket.burst - available[bucket.unit]), 0, bucket.period)
+            Notice(bucket.key, bucket.time_for(bucket.burst_count - available[bucket.unit]), 0, bucket.period)
             for bucket in self._buckets(model)
-            if available.get(bucket.unit, bucket.burst) < bucket.burst
+            if available.get(bucket.unit, bucket.burst_count) < bucket.burst_count
         ]
 
     def _rate_limit_notices(self, model: str, error: ProviderError) -> list[Notice]:
@@ -230,7 +230,8 @@ class Limits:
             return []
         pause = int(min(retry_after or 0.0, _MAX_PAUSE) * 1_000_000)
         return [
-            Notice(bucket.key, bucket.time_for(bucket.burst), pause, bucket.period) for bucket in self._buckets(model)
+            Notice(bucket.key, bucket.time_for(bucket.burst_count), pause, bucket.period)
+            for bucket in self._buckets(model)
         ]
 
 

@@ -58,7 +58,7 @@ class RedisCounters:
         return perform_all(self._claim(claims, max_wait_us))
 
     def _claim(self, claims: Sequence[Claim], max_wait_us: int) -> Work[ClaimResult]:
-        numbers = [part for claim in claims for part in (claim.cost, claim.slack, claim.period)]
+        numbers = [part for claim in claims for part in (claim.cost, claim.gap, claim.period)]
         result = yield self._call("claim", [claim.key for claim in claims], max_wait_us, *numbers)
         granted, at, wait, blocking = map(int, result)
         return ClaimResult(bool(granted), at, wait, blocking)

@@ -6,7 +6,8 @@ docs/reference/cmf.md#object-profiles.
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutine
+from itertools import product
 from typing import Any, Literal, NoReturn
 
 from dragoman.adapter.errors import ConfigurationError
@@ -29,21 +30,16 @@ from dragoman.policy.slots import Tier
 from dragoman.policy.step import Step, StepSource, new_step
 from dragoman.policy.texts import drop_unknown_parts
 
-PRE_HOOKS = frozenset({Hook.TOOL_PRE_INVOKE, Hook.PROMPT_PRE_FETCH, Hook.RESOURCE_PRE_FETCH})
-"""The hooks before something is used."""
-
-
-def lacks_permissions(subject: SubjectExtension | None, profile: ObjectSecurityProfile) -> bool:
-    """Return True if the subject lacks a required permission. No subject means no permissions."""
-    granted = frozenset[str]() if subject is None else subject.permissions
-    return not granted.issuperset(profile.permissions)
-
-
 logger = get_logger("dragoman.policy")
 
+PRE_HOOKS = frozenset({Hook.TOOL_PRE_INVOKE, Hook.PROMPT_PRE_FETCH, Hook.RESOURCE_PRE_FETCH})
+"""The hooks before something is used."""
 POST_HOOKS = frozenset({Hook.TOOL_POST_INVOKE, Hook.PROMPT_POST_FETCH, Hook.RESOURCE_POST_FETCH})
 """The hooks at which data arrives and gets the labels of its data policy."""
 
+_OFF_PATH = (Mode.CONCURRENT, Mode.FIRE_AND_FORGET)
+"""The modes whose plugins do not run one after the other."""
+_NO_RESULT = PluginResult()
 _REPEATED = Violation(
     "a plugin changed the message, and one that had judged it before wants another change: let the two be one plugin",
     code="cannot_change",
@@ -55,70 +51,84 @@ _CANNOT_CHANGE = Violation(
 )
 
 
+def lacks_permissions(subject: SubjectExtension | None, profile: ObjectSecurityProfile) -> bool:
+    """Return True if the subject lacks a required permission. No subject means no permissions."""
+    granted = frozenset[str]() if subject is None else subject.permissions
+    return not granted.issuperset(profile.permissions)
+
+
 class HookPlugins:
-    """The plugins of one hook, in the order in which they run."""
+    """The plugins of one hook, in the order in which they run: by mode, then by priority. `Mode` says what each mode
+    may do."""
 
     def __init__(self, plugins: Iterable[PluginDeclaration]) -> None:
         order = list(Mode)
         ordered = sorted(plugins, key=lambda plugin: (order.index(plugin.mode), plugin.priority))
-        off_path = (Mode.CONCURRENT, Mode.FIRE_AND_FORGET)
-        self.sequential = tuple(plugin for plugin in ordered if plugin.mode not in off_path)
+        self.sequential = tuple(plugin for plugin in ordered if plugin.mode not in _OFF_PATH)
         self.concurrent = tuple(plugin for plugin in ordered if plugin.mode is Mode.CONCURRENT)
         self.background = tuple(plugin for plugin in ordered if plugin.mode is Mode.FIRE_AND_FORGET)
-        self.beside = bool(self.concurrent or self.background)
-        """Whether there are plugins that run beside each other."""
-        self.selected = {
-            (seen, partial): tuple(
-                (plugin, plugin.is_inline)
-                for plugin in self.sequential
-                if not (seen and plugin.mode is Mode.TRANSFORM) and not (partial and plugin.mode is Mode.AUDIT)
-            )
-            for seen in (False, True)
-            for partial in (False, True)
-        }
-        """The sequential plugins, and whether each is inline, for a message that was judged before or not, and for a
-        piece or a whole one."""
+        self.has_off_path = bool(self.concurrent or self.background)
+        self.selected = {key: self._select(*key) for key in product((False, True), repeat=2)}
+        """What `_select` returns, by its arguments."""
+
+    def _select(self, already_seen: bool, partial: bool) -> tuple[tuple[PluginDeclaration, bool], ...]:
+        """Return the plugins that run one after the other, and whether each is inline: for a message that was judged
+        before or a new one, and for a piece of a stream or a whole message."""
+        selected = self.sequential
+        if already_seen:
+            selected = tuple(plugin for plugin in selected if plugin.mode is not Mode.TRANSFORM)
+        if partial:
+            selected = tuple(plugin for plugin in selected if plugin.mode is not Mode.AUDIT)
+        return tuple((plugin, plugin.is_inline) for plugin in selected)
 
 
 @dataclass(slots=True, eq=False)
 class StepRun:
-    """``first`` is what the first plugin sees, ``source`` what the next one sees: the same object if nothing changed.
+    """One step, and how far it is.
 
-    ``changed_extensions`` is None until the extensions change. ``signed`` and ``unknown`` are those of the `Pipeline`.
+    `start_step` creates it, calls `handle_unknown_part`, `check_access` or `add_data_labels` if the message or the hook
+    requires it, and then `run_inline`. Its caller runs `steps` unless `is_done`, and then `finish` if anything changed.
+
+    ``first`` is what the first plugin sees, ``source`` what the next one sees: the same object if nothing changed.
+    ``changed_extensions`` is None until the extensions change.
     """
 
     first: StepSource
     source: StepSource
     plugins: HookPlugins
     ordered: tuple[tuple[PluginDeclaration, bool], ...]
-    """The sequential plugins that run, and whether each is inline."""
+    """The plugins that run one after the other, and whether each is inline."""
     signed: Literal["drop", "deny"]
+    """Whether signed thinking that a change makes invalid is dropped, or the step denied."""
     unknown: Literal["deny", "drop"]
+    """Whether a part that no plugin can judge is dropped, or the step denied."""
     already_seen: bool
+    """Whether the message was judged before, so that it cannot change any more."""
     on_denial: Callable[[PolicyDeniedError], object] | None
     changed_extensions: Extensions | None = None
     is_done: bool = False
     """Whether no plugin has to be awaited any more."""
     _next: int = 0
     _last_change: int = 0
-    """The position of the last plugin that changed the message: those before it have seen another one."""
+    """The position of the last plugin that changed the message: those before it have seen another one. 0 also
+    if none did: no plugin has to judge again."""
     _outputs: dict[str, Message] = field(default_factory=dict)
     """What each plugin made of the message, by its name."""
     _is_repeated: bool = False
-    """Whether plugins judge the message once more."""
+    """Whether this is the second pass, in which plugins judge what later ones made of the message."""
     _pending: Awaitable[Any] | None = None
     """The answer of the next plugin, if it was called already."""
 
     def run_inline(self) -> None:
         """Call the next plugins, up to one that has to be awaited."""
         position, ordered = self._next, self.ordered
-        for declared, is_inline in ordered[position:] if position else ordered:
+        for declared, is_inline in ordered[position:]:
             if not is_inline:
                 break
             try:
                 answer = declared.judge(new_step(self.source, declared.capabilities, declared.copies))
             except Exception as error:
-                answer = error
+                answer = error  # `apply_answer` raises it, and handles it as any other failure
             if answer is not None:
                 if isawaitable(answer):
                     self._pending = answer
@@ -128,13 +138,13 @@ class StepRun:
         self._next = position
         if position == len(ordered):
             if self._last_change and not self._is_repeated:
-                # The plugins that may deny judge what later plugins made of the message.
+                # The second pass: the plugins before the last change that may deny judge the result.
                 judges = self.ordered[: self._last_change]
                 self.ordered = tuple(each for each in judges if each[0].mode is Mode.SEQUENTIAL)
                 self._next, self._is_repeated = 0, True
                 self.run_inline()
                 return
-            self.is_done = not self.plugins.beside
+            self.is_done = not self.plugins.has_off_path
 
     def _apply(self, position: int, declared: PluginDeclaration, answer: Any) -> None:
         before = self.source.message
@@ -149,8 +159,8 @@ class StepRun:
             declared, _ = self.ordered[self._next]
             answer = yield call(PluginCall(declared, self._step(declared), self._pending))
             self._pending = None
+            self._apply(self._next, declared, answer)
             self._next += 1
-            self._apply(self._next - 1, declared, answer)
             self.run_inline()
         plugins = self.plugins
         if plugins.concurrent:
@@ -159,7 +169,7 @@ class StepRun:
             for declared, answer in zip(plugins.concurrent, answers, strict=True):
                 self.apply_answer(declared, answer, before)
         if plugins.background and not self.source.partial:
-            _ = self.source.extensions
+            _ = self.source.extensions  # as above
             yield start_all([PluginCall(each, self._step(each)) for each in plugins.background])
 
     def _step(self, declared: PluginDeclaration) -> Step:
@@ -189,7 +199,7 @@ class StepRun:
         self._replace(source.message, apply_data_labels(source.message, source.extensions, source.calls))
 
     def handle_unknown_part(self, kind: str) -> None:
-        """Drop the parts that no plugin can judge, or deny the step."""
+        """Drop the parts that no plugin can judge, or deny the step. ``kind`` is that of the first one."""
         if self.unknown == "drop" and not self.already_seen:
             self._replace(drop_unknown_parts(self.source.message), None)
             return
@@ -206,27 +216,33 @@ class StepRun:
             if refusal is None:
                 message = self._message(declared, result.message)
                 extensions = self._extensions(declared, result.extensions, visible)
+            if message is not self.source.message:
+                if self.already_seen:
+                    refusal = _CANNOT_CHANGE
+                elif self._is_repeated and self._changes_always(declared):
+                    message = self.source.message
+                elif self._is_repeated:
+                    refusal = _REPEATED
         except Exception as error:
             self._handle_failure(declared, error)
             return
-        if message is not self.source.message:
-            if self.already_seen:
-                refusal = refusal or _CANNOT_CHANGE
-            elif self._is_repeated and self._changes_always(declared):
-                message = self.source.message
-            elif self._is_repeated:
-                refusal = refusal or _REPEATED
         if refusal is not None:
             self.deny(replace(refusal, plugin=declared.name))
         self._replace(message, extensions)
 
     def _changes_always(self, declared: PluginDeclaration) -> bool:
-        """Whether a plugin changes what it made itself, as one does that appends a text: it has found nothing new."""
+        """Whether a plugin changes even its own result, as one does that appends a text: its change in the second pass
+        then says nothing new. A plugin that has to be awaited is not asked."""
         own = self._outputs.get(declared.name)
         if own is None or not declared.is_inline:
             return False
         step = new_step(self.source.replace(own, None), declared.capabilities, declared.copies)
-        again = _as_result(declared.judge(step)).message
+        answer = declared.judge(step)
+        if isawaitable(answer):
+            if iscoroutine(answer):
+                answer.close()
+            return False
+        again = _as_result(answer).message
         return again is not None and again.content != own.content
 
     def finish(self) -> Message:
@@ -276,12 +292,12 @@ class StepRun:
         if returned is None:
             return None
         present = self.source.extensions
-        off_path = declared.mode is Mode.CONCURRENT
-        base = visible if off_path else present
+        is_concurrent = declared.mode is Mode.CONCURRENT
+        base = visible if is_concurrent else present
         may_write = declared.mode.can_change
         merged = merge_extensions(base, returned, declared.capabilities, plugin=declared.name, may_write=may_write)
         # Concurrent plugins can only add labels.
-        return with_labels(present, labels_of(merged)) if off_path else merged
+        return with_labels(present, labels_of(merged)) if is_concurrent else merged
 
     def _handle_failure(self, declared: PluginDeclaration, error: Exception) -> None:
         if isinstance(error, UnreadableError):
@@ -294,7 +310,7 @@ class StepRun:
             code, reason = "tier_violation", str(error)
         elif isinstance(error, TimeoutError):
             code, reason = "timeout", "the plugin did not answer in time"
-        elif isinstance(error, _CheckResultError):
+        elif isinstance(error, _WrongResultError):
             reason = str(error)
         if declared.on_error is OnError.IGNORE:
             logger.warning("%s continues without the plugin %s: %s", self.source.hook, declared.name, reason)
@@ -307,7 +323,7 @@ def _as_result(answer: Any) -> PluginResult:
         case Exception():
             raise answer
         case None:
-            return _NOTHING
+            return _NO_RESULT
         case PluginResult():
             return answer
         case Violation():
@@ -317,13 +333,10 @@ def _as_result(answer: Any) -> PluginResult:
         case Extensions():
             return PluginResult(extensions=answer)
         case _:
-            raise _CheckResultError(type(answer).__name__)
+            raise _WrongResultError(type(answer).__name__)
 
 
-_NOTHING = PluginResult()
-
-
-class _CheckResultError(TypeError):
+class _WrongResultError(TypeError):
     """The text is our own, and quotes nothing that the plugin read."""
 
     def __init__(self, kind: str) -> None:

@@ -332,10 +332,11 @@ def test_a_schema_and_the_default_output_count() -> None:
     assert limit < needed[0] < needed[1]
 
 
-def test_several_budgets_reserve_together_or_not_at_all(driver: Driver) -> None:
+@pytest.mark.parametrize(("model", "second"), [(ANTHROPIC, Budget(tokens=10)), (UNPRICED, Budget(usd=1))])
+def test_several_budgets_reserve_together_or_not_at_all(driver: Driver, model: str, second: Budget) -> None:
     """If the second one refuses, the first one gets its reservation back."""
     wide = Budget(tokens=100_000, per="client")
-    session = driver.session(wire("One."), budgets=[wide, Budget(tokens=10)], options=SMALL)
+    session = driver.session(wire("One."), model, budgets=[wide, second], options=SMALL)
     with pytest.raises(BudgetExceededError):
         driver.ask(session, "Hi")
     assert wide.account_for(None).reserved == wide.spend_of(None) == Spend()

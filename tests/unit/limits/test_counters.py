@@ -87,8 +87,8 @@ def test_a_steady_user_gets_the_promised_share(limit: Limit) -> None:
     counters, (requests, _) = LocalCounters(Clock()), tuple(limit.buckets("openai:gpt"))
     starts = [counters.claim([requests.claim(1)], NO_LIMIT).work().at for _ in range(3 * requests.amount)]
     lasting = starts[-1] - starts[0]
-    paced = len(starts) - requests.burst
-    assert lasting <= paced * (requests.period / (requests.amount - requests.burst + 1) + 1)
+    paced = len(starts) - requests.burst_count
+    assert lasting <= paced * (requests.period / (requests.amount - requests.burst_count + 1) + 1)
 
 
 def test_threads_share_one_count() -> None:

@@ -159,7 +159,7 @@ class TestCounters:
         assert self.booked(counters) == 300
 
     def test_a_bucket_is_kept_for_its_period_if_there_are_many(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(limit_module, "_MAX_ENTRIES", 1)
+        monkeypatch.setattr(limit_module, "_ENTRIES_BEFORE_CLEANUP", 1)
         counters, clock = self.counters()
         counters.claim([Claim("key", 500_000, 0, 10**6)], FOREVER).work()
         counters.claim([Claim("other", 1, 0, 1)], FOREVER).work()

@@ -1,5 +1,6 @@
 """What plugins in a pipeline may see and change."""
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -76,6 +77,41 @@ def test_a_message_seen_before_cannot_change(run: Run) -> None:
         run(Pipeline([appending_plugin("a")]), already_seen=True)
     same = hook("evaluate", name="same")(lambda step: step.message)
     assert run(Pipeline([same]), already_seen=True).message is HI
+
+
+@pytest.mark.parametrize("on_error", ["deny", "ignore"])
+def test_a_plugin_may_fail_when_it_judges_its_own_result(run: Run, on_error: str) -> None:
+    """A plugin that changes a message again is asked about its own result. A failure there counts as any other."""
+    texts: list[str] = []
+
+    @hook("evaluate", name="first", on_error=on_error)
+    def first(step: Step) -> Message:
+        texts.append(step.message.text)
+        if len(texts) == 3:
+            raise ValueError("what the plugin read")
+        return step.message.model_copy(update={"content": (TextBlock(text=step.message.text + "a"),)})
+
+    pipeline = Pipeline([first, appending_plugin("b", mode="transform")])
+    if on_error == "ignore":
+        assert run(pipeline).message.text == "Hiab"
+    else:
+        with pytest.raises(PolicyDeniedError, match="plugin_error") as denied:
+            run(pipeline)
+        assert "what the plugin read" not in str(denied.value)
+    assert texts == ["Hi", "Hiab", "Hia"]
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_a_plugin_that_is_awaited_is_not_asked_about_its_own_result(is_plain: bool) -> None:
+    """Another change of it is refused, also if a plain function returns the coroutine."""
+
+    async def append(step: Step) -> Message:
+        return step.message.model_copy(update={"content": (TextBlock(text=step.message.text + "a"),)})
+
+    check = (lambda step: append(step)) if is_plain else append
+    pipeline = Pipeline([hook("evaluate", name="first")(check), appending_plugin("b", mode="transform")])
+    with pytest.raises(PolicyDeniedError, match="cannot_change"):
+        asyncio.run(pipeline.run_async("evaluate", HI))
 
 
 def test_a_change_drops_signed_thinking_after_it(run: Run) -> None:

@@ -34,7 +34,7 @@ def rewrite_block(part: blocks.ContentBlock, change: Change) -> blocks.ContentBl
     Raises UnknownPartError for a part that cannot be read, at any depth, because it must not pass unchanged.
     """
     if isinstance(part, blocks.ProviderBlock) and is_native_tool(part.kind):
-        # Its provider takes it as it came, or not.
+        # A plugin may not change a native block (docs/reference/policy.md, L15): a finding in it cannot be removed.
         readable = without_opaque(part.data)
         if rewrite_json(readable, change) != readable:
             raise UnknownPartError(f"a native block of the kind {part.kind!r:.80} holds a text that it cannot lose")
@@ -53,16 +53,19 @@ def rewrite_json(value: Any, change: Change) -> Any:
             return value
         case int():
             text = str(value)
-            return value if (new := change(text)) == text else new
+            changed = change(text)
+            return value if changed == text else changed
         case list() | tuple():
             return [rewrite_json(item, change) for item in value]
         case _:
             rewritten: dict[str, Any] = {}
             for key, item in value.items():
-                new_key, number = change(key), 2
+                new_key = change(key)
                 name = new_key
+                number = 2
                 while name in rewritten:  # two keys may become equal, and no entry may be lost
-                    name, number = f"{new_key} {number}", number + 1
+                    name = f"{new_key} {number}"
+                    number += 1
                 rewritten[name] = rewrite_json(item, change)
             return rewritten
 
@@ -97,8 +100,10 @@ def _fields(part: blocks.ContentBlock | blocks.Citation, change: Change) -> dict
         case blocks.ToolResultBlock():
             fields["content"] = tuple(rewrite_block(block, change) for block in part.content)
         case blocks.ResourceBlock():
-            blob = part.blob if part.blob is None or not is_text(part.mime_type) else _rewrite_base64(part.blob, change)
-            if (fields["content"], blob) != (part.content, part.blob):
+            blob = part.blob
+            if blob is not None and is_text(part.mime_type):
+                blob = _rewrite_base64(blob, change)
+            if fields["content"] != part.content or blob != part.blob:
                 fields |= {"blob": blob, "size_bytes": None}  # the declared size no longer applies
         case blocks.PromptResultBlock():
             fields["messages"] = tuple(_rewrite_message(index, raw, change) for index, raw in enumerate(part.messages))
@@ -150,8 +155,8 @@ class Redaction(Plugin):
     keys and whole numbers. Images, recordings and PDFs are not read. A model's signed reasoning that holds a finding
     becomes invalid, and is handled as the pipeline's ``signed`` says.
 
-    ``window`` is how much of a streamed reply is held back: by default the longest finding of any finder, and
-    everything if a finder does not declare one.
+    ``window`` is how many characters of a streamed reply are held back: by default those of the longest finding of any
+    finder, and everything if a finder does not declare one.
     """
 
     name = "redaction"
@@ -188,14 +193,16 @@ class Redaction(Plugin):
         self._key = key
         self._keep = frozenset((keep,) if isinstance(keep, str) else keep)
         self._label = label
-        lengths = [getattr(finder, "max_length", None) for finder in self._finders]
-        known = [length for length in lengths if length is not None]
-        self.window = window or (max(known) if known and len(known) == len(lengths) else None)
+        lengths: list[Any] = [getattr(finder, "max_length", None) for finder in self._finders]
+        if window is None and lengths and None not in lengths:
+            window = max(lengths)
+        self.window = window
 
     def redact(self, text: str) -> str:
         """Return the text with its findings replaced."""
-        pieces, position = [], 0
-        for found in findings(text, self._finders):
+        pieces: list[str] = []
+        position = 0
+        for found in findings(text, self._finders):  # in order, and they do not overlap
             value = text[found.start : found.end]
             if value not in self._keep and not _PLACEHOLDER.fullmatch(value):
                 word = found.kind

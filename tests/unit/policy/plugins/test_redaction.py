@@ -171,6 +171,8 @@ def test_the_window_is_that_of_the_longest_finding() -> None:
     assert Redaction([FINDER, find_secret]).window is None
     assert Redaction([find_secret], window=50).window == 50
     assert Redaction([]).window is None
+    with pytest.raises(ConfigurationError, match="at least 1 character"):
+        Pipeline([Redaction([FINDER], window=0)])
 
 
 @given(st.lists(st.sampled_from([SECRET, "1", "23", "ab ", " "]), max_size=12).map("".join), st.integers(0, 80))
