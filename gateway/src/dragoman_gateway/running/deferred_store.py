@@ -121,9 +121,10 @@ class DeferredStore:
         **fields: Any,
     ) -> SimpleNamespace:
         """Queue a request. The ids of its calls are not stored: the client has them."""
-        request = messages[:-1] if messages and messages[-1].role is Role.ASSISTANT else messages
-        known = [number for number, message in enumerate(request, 1) if message.role is Role.ASSISTANT]
-        new = tuple(messages[known[-1] :] if known else messages)  # after the last reply to an earlier request
+        # New is what follows the last reply that the client sent along: its messages, and the reply to them.
+        sent = messages[:-1] if messages and messages[-1].role is Role.ASSISTANT else messages
+        ends = [number for number, message in enumerate(sent, 1) if message.role is Role.ASSISTANT]
+        new = tuple(messages[ends[-1] :] if ends else messages)
         names = {message.id for message in new}
         kept = {name: each for name, each in (extensions or {}).items() if name in names}
         spender = SPENDER.get()
