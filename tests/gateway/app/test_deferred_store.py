@@ -2,7 +2,9 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -197,7 +199,7 @@ def test_new_requests_wait_while_the_store_cannot_keep_up() -> None:
 def test_nobody_waits_for_a_store_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A frozen server would hold up each request: they go on, and what they said waits."""
     monkeypatch.setattr("dragoman_gateway.running.deferred_store._STUCK_SECONDS", 0.1)
-    monkeypatch.setattr("dragoman_gateway.running.deferred_store._HELD_AGE", 0.01)
+    monkeypatch.setattr("dragoman_gateway.running.deferred_store._AGE_THAT_HOLDS", 0.01)
     blocked = BlockedStore()
     behind = DeferredStore(blocked)  # type: ignore[arg-type]  # it has what is used
     behind.create("a:m", [Message.user("first")])
@@ -210,8 +212,8 @@ def test_nobody_waits_for_a_store_that_never_answers(monkeypatch: pytest.MonkeyP
 
 
 def test_requests_that_waited_too_long_for_the_store_are_told_to_ask_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman_gateway.running.deferred_store._HOLD_SECONDS", 0.1)
-    monkeypatch.setattr("dragoman_gateway.running.deferred_store._HELD_AGE", 0.01)
+    monkeypatch.setattr("dragoman_gateway.running.deferred_store._LONGEST_HOLD", 0.1)
+    monkeypatch.setattr("dragoman_gateway.running.deferred_store._AGE_THAT_HOLDS", 0.01)
     monkeypatch.setattr("dragoman_gateway.running.deferred_store._STUCK_SECONDS", PATIENCE)
     blocked = BlockedStore()
     behind = DeferredStore(blocked)  # type: ignore[arg-type]  # it has what is used
@@ -245,6 +247,105 @@ def test_one_request_that_cannot_be_stored_holds_up_no_other(store: Store) -> No
     assert behind.dropped == 1
     assert {record.id for record in store.list().sessions} == {f"s{number}" for number in range(6)}
     assert store.load(taken.id).messages[0].text == "first"
+
+
+def test_an_error_that_nobody_foresaw_costs_its_own_request_alone(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else the writer would end with it, and nothing would be stored from then on."""
+    create_all = store.create_all
+
+    def fail_for_one(sessions: list[dict[str, Any]]) -> None:
+        if any(each["session_id"] == "s3" for each in sessions):
+            raise RuntimeError("unforeseen") from ValueError("not of the database")
+        create_all(sessions)
+
+    monkeypatch.setattr(store, "create_all", fail_for_one)
+    behind = DeferredStore(store)
+    for number in range(6):
+        behind.create("a:m", [Message.user(f"question {number}")], session_id=f"s{number}")
+    behind.close()
+    assert (behind.dropped, behind.backlog, behind.is_available) == (1, 0, True)
+    assert len(store.list().sessions) == 5
+    assert "fail_for_one" in caplog.text  # where it came from
+
+
+def test_a_gateway_that_ends_does_not_storm_a_database_that_is_away(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman_gateway.running.deferred_store._END_SECONDS", 1.0)
+    tries: list[float] = []
+
+    class AwayStore(FailingStore):
+        def create_all(self, sessions: list[dict[str, Any]]) -> None:
+            tries.append(time.monotonic())
+            super().create_all(sessions)
+
+    failing = AwayStore(store)
+    failing.is_away = True
+    behind = DeferredStore(failing)  # type: ignore[arg-type]  # it has what is used
+    behind.create("a:m", [Message.user("question")])
+    behind.close()
+    assert behind.dropped == 1
+    assert len(tries) < 10
+
+
+class OrderedStore:
+    """Refuses the request s1, and does not answer after s0 while ``is_away``."""
+
+    def __init__(self) -> None:
+        self.is_away = True
+        self.stored: list[str] = []
+
+    def create_all(self, sessions: list[dict[str, Any]]) -> None:
+        names = [each["session_id"] for each in sessions]
+        if "s1" in names:
+            raise StoreError("the session cannot be stored")
+        if self.is_away and names != ["s0"]:
+            raise StoreError("the database is away") from ConnectionError()
+        self.stored += names
+
+
+def test_what_waits_again_keeps_its_order() -> None:
+    """The age is that of the oldest, and the oldest is dropped if there are too many, whichever was tried last."""
+    ordered = OrderedStore()
+    behind = DeferredStore(ordered, capacity=8)  # type: ignore[arg-type]  # it has what is used
+    for number in range(8):
+        behind.create("a:m", [Message.user("question")], session_id=f"s{number}")
+        if number == 2:  # the oldest that will wait again
+            answered_at = time.monotonic()
+            time.sleep(0.05)
+    wait_until(lambda: not behind.is_available)
+    assert (ordered.stored, behind.dropped, behind.backlog) == (["s0"], 1, 6)
+    now = time.monotonic()
+    assert behind.age >= now - answered_at
+    for number in range(8, 11):
+        behind.create("a:m", [Message.user("question")], session_id=f"s{number}")
+    ordered.is_away = False
+    behind.close()
+    assert behind.dropped == 2
+    assert {*ordered.stored} == {"s0", *(f"s{number}" for number in range(3, 11))}
+
+
+class SlowCount(int):
+    """Lets other threads in while it is added to."""
+
+    def __add__(self, other: int) -> "SlowCount":
+        time.sleep(0.005)
+        return SlowCount(int(self) + other)
+
+
+def test_no_dropped_request_is_missed_because_two_threads_count() -> None:
+    blocked = BlockedStore()
+    behind = DeferredStore(blocked, capacity=1)  # type: ignore[arg-type]  # it has what is used
+    behind.create("a:m", [Message.user("first")])
+    assert blocked.begun.wait(PATIENCE)
+    behind.dropped = SlowCount(0)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda number: behind.create("a:m", [Message.user(f"question {number}")]), range(9)))
+    blocked.released.set()
+    behind.close()
+    assert (blocked.stored, behind.dropped) == (2, 8)
 
 
 def test_a_place_that_broke_off_and_the_one_that_answered_are_both_stored(store: Store) -> None:

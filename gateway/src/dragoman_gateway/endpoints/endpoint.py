@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, StreamingResponse
-from starlette.responses import Response as Reply
 from starlette.types import Receive, Scope, Send
 
 from dragoman_gateway.access import ANYONE, Caller
@@ -43,11 +42,14 @@ class Exchange:
     record: RequestRecord
     headers: dict[str, str]
     generation: Generation
+    """The settings and clients with which the request began, whatever is reloaded. Old ones end with their last
+    request."""
     gateway: Gateway
     caller: Caller = field(init=False)
     share: Share = field(init=False)
-    """What the request holds of its caller's share, as soon as the caller is known."""
-    holds_share: bool = field(default=False, init=False)
+    """What the request holds of what its caller may have under way, as soon as the caller is known. Its `work` keeps
+    work on a large body from delaying other requests."""
+    closes_share: bool = field(default=False, init=False)
     """Whether the share ends with this exchange."""
     services: RequestServices = field(init=False)
     """The services for a request that was read."""
@@ -58,7 +60,7 @@ class Exchange:
 
     async def authenticate(self, *, any_type: bool = False, resumed: str | None = None) -> Caller:
         """Return the caller, whose share the request takes a part of. ``any_type``: whether the body may be a form.
-        ``resumed`` is the key that began what the request goes on with, if its client sends no key.
+        ``resumed``: the key of the earlier request that this one continues, if its client sends none.
 
         Raises AuthenticationError, UnavailableError if the key cannot be checked, what `Shares.enter` raises, and
         DeniedError or ContentTypeError if there are no keys, and the request could be that of a page of another site.
@@ -70,7 +72,7 @@ class Exchange:
             check_body_type(self.headers, untyped=self.wire.untyped_bodies, any_type=any_type)
         self.record.key_id = caller.key_id
         self.share = self.gateway.services.shares.enter(name_holder(caller, self.scope), self.generation.settings)
-        self.holds_share = True
+        self.closes_share = True
         return caller
 
     async def reply(self, response: Response) -> None:
@@ -83,14 +85,15 @@ class Endpoint:
     """An ASGI application for the path of one wire."""
 
     is_billed: ClassVar[bool] = True
-    """Whether a caller who has nothing left may not ask."""
+    """Whether a caller whose budget is used up is refused."""
 
     def __init__(self, gateway: Gateway, wire: Wire) -> None:
         self._gateway = gateway
         self._wire = wire
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        record, exchange = RequestRecord(self._wire.name, new_request_id()), None
+        record = RequestRecord(self._wire.name, new_request_id())
+        exchange: Exchange | None = None
         PRESENT_REQUEST.set(record.request_id)
         self._gateway.metrics.running.add(record)
         try:
@@ -106,15 +109,16 @@ class Endpoint:
             )
             if exchange.generation.deferred_store is not None:
                 await exchange.generation.deferred_store.wait_for_room()
-            mark_hop(exchange.headers, self._gateway.mark)
+            mark_hop(exchange.headers, self._gateway.mark)  # refuses a request that loops
             await self.respond(exchange)
         except ClientDisconnect:
             record.broken = True
         except asyncio.CancelledError:
             if not self._gateway.draining:
                 raise
+            # The drain is over: the server cancels what still runs. Its client gets an answer if nothing was sent.
             record.broken = True
-            if not record.status:  # the drain is over, and nothing was sent
+            if not record.status:
                 await self._fail(EndedError(), record, send)
         except Exception as error:
             await self._fail(error, record, send)
@@ -122,20 +126,24 @@ class Endpoint:
             self._gateway.metrics.end(record)
             log_request(record)
             if exchange is not None:
-                if exchange.holds_share:
+                if exchange.closes_share:
                     exchange.share.close()
                 await exchange.generation.leave()
 
     async def _fail(self, error: Exception, record: RequestRecord, send: Send) -> None:
         failed = error_response(self._wire, error, record.model, record.request_id)
-        record.status, record.model, record.error = failed.status, "", type(error).__name__
+        record.status = failed.status
+        record.model = ""  # no deployment has answered, and the client may have made the name up
+        record.error = type(error).__name__
         await failed.send(send)
 
     async def respond(self, exchange: Exchange) -> None:
         """Answer a request. Raises what its client gets as an error."""
         request, resources = await self.read(exchange)
-        services, make_turn = exchange.services, partial(Turn, request, resources)
+        services = exchange.services
+        make_turn = partial(Turn, request, resources)
         turn = await exchange.share.work(len(request.body), make_turn)
+        # A request that names calls is read twice: the first reading notes which state it needs, the second one has it.
         if services.state is not None and await services.load_state(request.caller):
             turn = await exchange.share.work(len(request.body), make_turn)
         if services.stored is not None and services.stored.background:
@@ -150,19 +158,22 @@ class Endpoint:
                 await answer_streamed(turn, exchange.generation.settings, receive, send)
             elif (response := await answer_whole(turn, receive)) is not None:
                 await response.send(send)
-        finally:  # the server may cut it off
+        finally:  # also if the server cancels this task
             turn.note_end()
 
     async def _start(self, exchange: Exchange, stored: StoredTurn, turn: Turn) -> None:
-        """Run the turn in the background, and answer with its response as it is now, or with its events."""
+        """Run the turn in the background, and answer with its response as it is now, or with its events. The run
+        outlives this request: it has a record of its own, and takes over the share."""
         await turn.check()
-        background, generation = self._gateway.services.background, exchange.generation
+        background = self._gateway.services.background
+        generation = exchange.generation
         turn.request.record = record = RequestRecord(
             self._wire.name, exchange.request_id, key_id=exchange.record.key_id, model=turn.request.model
         )
         self._gateway.metrics.running.add(record)
         generation.in_flight += 1  # it counts until the run ends
-        share, exchange.holds_share = exchange.share, False
+        share = exchange.share
+        exchange.closes_share = False
 
         async def run(receive: Receive, send: Send) -> None:
             try:
@@ -176,16 +187,18 @@ class Endpoint:
         try:
             response = await background.start(stored, run, exchange.services.judge(turn.request))
         except BaseException:
-            generation.in_flight -= 1
+            generation.in_flight -= 1  # it cannot be the last one: this request is in flight, too
             share.close()
             self._gateway.metrics.running.discard(record)
             raise
         exchange.record.status = 200
-        head = {"x-dragoman-request-id": exchange.request_id}
-        reply: Reply = JSONResponse(response.response, headers=head)
+        headers = {"x-dragoman-request-id": exchange.request_id}
+        reply: JSONResponse | StreamingResponse
         if stored.streamed:
-            head["cache-control"] = "no-cache"
-            reply = StreamingResponse(background.follow(response), media_type="text/event-stream", headers=head)
+            headers["cache-control"] = "no-cache"
+            reply = StreamingResponse(background.follow(response), media_type="text/event-stream", headers=headers)
+        else:
+            reply = JSONResponse(response.response, headers=headers)
         with DisconnectWatcher(exchange.receive):
             try:
                 await reply(exchange.scope, exchange.receive, exchange.send)
@@ -194,7 +207,7 @@ class Endpoint:
                 raise
 
     async def read(self, exchange: Exchange) -> tuple[ClientRequest, RequestResources]:
-        """Return the request, and what it is asked with. Raises what its client gets as an error."""
+        """Return the request, and the resources to answer it. Raises what its client gets as an error."""
         record, headers, generation = exchange.record, exchange.headers, exchange.generation
         caller = await exchange.authenticate()
         if caller is not ANYONE:  # what can be checked before the body is read
@@ -215,11 +228,12 @@ class Endpoint:
         return request, resources
 
     def _parse(self, exchange: Exchange, body: bytes) -> ClientRequest:
-        headers, scope, caller, kept = exchange.headers, exchange.scope, exchange.caller, None
-        typed = {} if self._wire.untyped_bodies else headers
+        headers, scope, caller = exchange.headers, exchange.scope, exchange.caller
+        typed = {} if self._wire.untyped_bodies else headers  # without headers, the content type is not checked
+        kept = None
         if len(body) < repeated.SMALLEST:
             fields = parse_object(body, typed)
-        else:
+        else:  # an agent sends its tools and messages again each time: only what is new is parsed
             fields, kept = parse_repeated(body, typed, exchange.generation.repeated, name_owner(caller, scope))
         return self.read_request(
             scope,

@@ -1,18 +1,19 @@
 """A store that queues what it is given and writes it after the replies, many requests in one transaction."""
 
 import asyncio
+import math
 import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
 from dragoman import Message, Role
-from dragoman.errors import ConflictError, DragomanError, StoreBusyError, StoreError
+from dragoman.errors import DragomanError, StoreError
 from dragoman.store import Store
 from dragoman_gateway.errors import RETRY_SECONDS, UnavailableError
 from dragoman_gateway.log import logger
@@ -22,28 +23,34 @@ SPENDER: ContextVar[Mapping[str, str]] = ContextVar("SPENDER", default={})  # no
 """The caller of the request in whose task a session is stored: ``key`` and ``tag``, which `dragoman cost` groups by."""
 
 _BATCH = 500
-"""Requests that one transaction stores. It holds their rows until it ends."""
+"""The most requests that one transaction stores. On SQLite, nobody else can write until it ends."""
 _MAX_TAG = 100
+"""Characters of a tag that are stored."""
 _GATHER_SECONDS = 0.2
 """How long the first request waits for others that share its transaction."""
 _PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
 """Seconds between two tries to reach a database that does not answer: the first and the longest pause."""
-_HELD_AGE = 0.25
+_AGE_THAT_HOLDS = 0.25
 """Seconds for which a request may wait to be stored before new ones are held back."""
-_HOLD_SECONDS = 10.0
+_LONGEST_HOLD = 10.0
+"""Seconds for which a new request is held back before it is refused."""
 _CHECK_SECONDS = 0.02
 _STUCK_SECONDS = 2.0
-"""How long one transaction may take before it is given up, because the database may never answer."""
+"""Seconds after which a running transaction counts as an outage, because the database may never answer: requests no
+longer wait for it. It is not aborted."""
 _END_SECONDS = 30.0
+"""How long a gateway that ends tries to store what waits."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Note:
     """A request that is to be stored, and when it was answered."""
 
     arguments: Mapping[str, Any]
     at: float = field(default_factory=time.monotonic)
+    tries: int = 0
+    """How often the database did not answer when it was to store this request alone."""
 
 
 class DeferredStore:
@@ -55,19 +62,23 @@ class DeferredStore:
     """
 
     never_waits = True
+    """Tells an AsyncSession to call this store in the event loop, and not in a thread."""
 
     def __init__(self, store: Store, *, capacity: int = 10_000) -> None:
         self._store = store
         self.capacity = capacity
         self._notes: deque[_Note] = deque()
+        """What waits to be written, the oldest first."""
         self._writing: Sequence[_Note] = ()
+        """What is being written now, the oldest first."""
         self._began_at = 0.0
-        """What the transaction that runs now stores, and when it began."""
+        """When that began."""
         self._wake = threading.Event()
         self._lock = threading.Lock()
-        self._ended = False
+        self._ends_at = math.inf
+        """When the writer ends, whatever still waits; infinite until `close`."""
         self._writer: threading.Thread | None = None
-        self._error: DragomanError | None = None
+        self._error: Exception | None = None
         self.dropped = 0
         """Requests that were not stored."""
         self._outage = Outage("the store", "requests wait to be stored")
@@ -75,7 +86,8 @@ class DeferredStore:
     @property
     def is_available(self) -> bool:
         """Whether the database answered the last time that something was written, and answers in time now."""
-        return not self._outage.is_away and (not self._writing or time.monotonic() - self._began_at < _STUCK_SECONDS)
+        is_stuck = bool(self._writing) and time.monotonic() - self._began_at >= _STUCK_SECONDS
+        return not (self._outage.is_away or is_stuck)
 
     @property
     def backlog(self) -> int:
@@ -86,15 +98,15 @@ class DeferredStore:
     def age(self) -> float:
         """Seconds since the oldest of them was answered; 0 without one."""
         with self._lock:
-            oldest = (*self._writing[:1], *islice(self._notes, 1))
-        return max((time.monotonic() - each.at for each in oldest), default=0.0)
+            oldest = next(chain(self._writing, self._notes), None)
+        return 0.0 if oldest is None else time.monotonic() - oldest.at
 
     async def wait_for_room(self) -> None:
         """Wait while the database answers and cannot keep up. Raises UnavailableError if that takes too long."""
         if not self.backlog:
             return
-        until = time.monotonic() + _HOLD_SECONDS
-        while self.is_available and self.age > _HELD_AGE:
+        until = time.monotonic() + _LONGEST_HOLD
+        while self.is_available and self.age > _AGE_THAT_HOLDS:
             if time.monotonic() > until:
                 raise UnavailableError("the store of this gateway cannot keep up: try again", retry_after=RETRY_SECONDS)
             await asyncio.sleep(_CHECK_SECONDS)
@@ -109,10 +121,10 @@ class DeferredStore:
         **fields: Any,
     ) -> SimpleNamespace:
         """Queue a request. The ids of its calls are not stored: the client has them."""
-        # The messages after the last reply of an earlier request, and the reply to this one.
-        replies = [place for place, message in enumerate(messages) if message.role is Role.ASSISTANT]
-        earlier = replies[:-1] if replies[-1:] == [len(messages) - 1] else replies
-        new = tuple(messages[earlier[-1] + 1 :] if earlier else messages)
+        # New is what follows the last reply that the client sent along: its messages, and the reply to them.
+        sent = messages[:-1] if messages and messages[-1].role is Role.ASSISTANT else messages
+        ends = [number for number, message in enumerate(sent, 1) if message.role is Role.ASSISTANT]
+        new = tuple(messages[ends[-1] :] if ends else messages)
         names = {message.id for message in new}
         kept = {name: each for name, each in (extensions or {}).items() if name in names}
         spender = SPENDER.get()
@@ -122,14 +134,12 @@ class DeferredStore:
         note = _Note({"model": model, "messages": new, **more, **fields})
         with self._lock:
             self._notes.append(note)
-            excess = len(self._notes) - self.capacity
-            for _ in range(excess):
+            while len(self._notes) > self.capacity:
                 self._notes.popleft()
+                self.dropped += 1
             if self._writer is None:
                 self._writer = threading.Thread(target=self._write_all, name="dragoman-store", daemon=True)
                 self._writer.start()
-        if excess > 0:
-            self._drop(excess)
         self._wake.set()
         return SimpleNamespace(version=1)  # what a session needs of its record
 
@@ -143,78 +153,78 @@ class DeferredStore:
 
     def close(self) -> None:
         """Write the queue, for some seconds at most."""
-        with self._lock:  # the writer goes to sleep under it
-            self._ended = True
+        # The writer looks at `_ends_at` and clears the event under this lock: without it, it could miss the end.
+        with self._lock:
+            self._ends_at = time.monotonic() + _END_SECONDS
             self._wake.set()
         if self._writer is not None:
             self._writer.join(_END_SECONDS)
-        self._drop(self.backlog)
+        with self._lock:
+            self.dropped += self.backlog
 
     def _write_all(self) -> None:
-        pause, deadline = _GATHER_SECONDS, None
-        while True:
+        while self._ends_at == math.inf or self._notes:
             self._wake.wait()
-            if self._ended and deadline is None:
-                deadline = time.monotonic() + _END_SECONDS
-            elif not self._ended and pause:
-                time.sleep(pause)
-            with self._lock:
-                self._began_at = time.monotonic()
-                self._writing = batch = [self._notes.popleft() for _ in range(min(_BATCH, len(self._notes)))]
-                if not batch:
-                    if self._ended:
-                        return
-                    self._wake.clear()
-                    pause = _GATHER_SECONDS
-                    continue
-            answered = self._write(batch)
-            self._writing = ()
-            if answered:
-                self._outage.answer()
-            else:
-                self._outage.fail(self._error)
-            pause = 0.0 if answered else min(pause * 2, _LONGEST_PAUSE) or _PAUSE
-            if deadline is not None and time.monotonic() > deadline:
-                return
+            if self._ends_at == math.inf:
+                time.sleep(_GATHER_SECONDS)
+            pause = 0.0
+            while batch := self._take():
+                # The fewest tries come first, so that a request which never succeeds holds up no other.
+                left = self._write(sorted(batch, key=lambda note: note.tries))
+                self._put_back(left)
+                if left:
+                    self._outage.fail(self._error)
+                    pause = min(2 * pause, _LONGEST_PAUSE) if pause else _PAUSE
+                else:
+                    self._outage.answer()
+                    pause = 0.0
+                if time.monotonic() + pause > self._ends_at:
+                    return
+                if pause:
+                    time.sleep(pause)
 
-    def _write(self, batch: "list[_Note]") -> bool:
-        """Write some requests. Return False if the database did not answer: they are noted again."""
-        if not batch:
-            return True
+    def _take(self) -> Sequence[_Note]:
+        """Begin a transaction: return what it is to store, the oldest first. If that is nothing, the writer sleeps
+        until something comes, unless the gateway ends."""
+        with self._lock:
+            self._began_at = time.monotonic()
+            self._writing = [self._notes.popleft() for _ in range(min(_BATCH, len(self._notes)))]
+            if not self._writing and self._ends_at == math.inf:
+                self._wake.clear()
+            return self._writing
+
+    def _write(self, batch: Sequence[_Note]) -> Sequence[_Note]:
+        """Write some requests. Return those that wait again, because the database did not answer."""
         try:
             self._store.create_all([each.arguments for each in batch])
-        except DragomanError as error:
-            if len(batch) > 1:  # an outage shows at the first; of what is refused, few attempts find one among many
+        except Exception as error:  # one that nobody foresaw must not end the writer
+            if len(batch) > 1:
+                # The first is tried alone, so that an outage costs one more attempt; the rest is halved, so that few
+                # attempts find a refused request among many.
                 half = (len(batch) + 1) // 2
                 for start, end in ((0, 1), (1, half), (half, len(batch))):
-                    if not self._write(batch[start:end]):
-                        self._note_again(batch[end:])
-                        return False
-                return True
-            # The store names a cause if the database failed, and not the request.
-            has_cause = error.__cause__ is not None and not isinstance(error, ConflictError)
-            if has_cause or isinstance(error, StoreBusyError):
+                    if start < end and (left := self._write(batch[start:end])):
+                        return [*left, *batch[end:]]
+                return ()
+            # An error of the store has a cause only if the database failed; that of a refused request has none.
+            is_foreseen = isinstance(error, DragomanError)
+            if is_foreseen and error.__cause__ is not None:
+                batch[0].tries += 1
                 self._error = error
-                self._note_again(batch, at_end=True)
-                return False
-            logger.error("a request could not be stored: %s", error)
-            self._drop(1)
-        return True
+                return batch
+            logger.error("a request could not be stored: %s", error, exc_info=not is_foreseen)
+            with self._lock:
+                self.dropped += 1
+        return ()
 
-    def _note_again(self, batch: "list[_Note]", *, at_end: bool = False) -> None:
-        """Queue requests again: at the beginning or, so that a request that never succeeds does not hold up the others,
-        at the end."""
+    def _put_back(self, left: Sequence[_Note]) -> None:
+        """End a transaction. What is left of it waits again in its old place: all others are newer."""
         with self._lock:
-            room = max(self.capacity - len(self._notes), 0)
-            kept = batch[len(batch) - room :] if room < len(batch) else batch
-            if at_end:
-                self._notes.extend(kept)
-            else:
-                self._notes.extendleft(reversed(kept))
-        self._drop(len(batch) - len(kept))
-
-    def _drop(self, number: int) -> None:
-        self.dropped += number
+            self._writing = ()
+            self._notes.extendleft(sorted(left, key=lambda note: note.at, reverse=True))
+            while len(self._notes) > self.capacity:
+                self._notes.popleft()
+                self.dropped += 1
 
 
 def spender_of(key_id: str | None, tag: str) -> dict[str, str]:
