@@ -9,6 +9,7 @@ from threading import Event
 from typing import Any, NamedTuple
 
 import cohere
+import cohere.core
 import httpx
 import openai
 import pytest
