@@ -144,13 +144,14 @@ def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[Nat
         if not joins_message:
             encoded.append({"role": role, "content": []})
         content = encoded[-1]["content"]
+        # Most turns are a plain text or simple, which leaves nothing to record: only others take the long way below.
         if (text := turn.plain_text(PROVIDER)) is not None:
             content.append({"text": text})
             continue
         for call in turn.blocks:
             if isinstance(call, ToolUseBlock):
                 called_tools[call.name] = None
-        if turn.is_simple(PROVIDER):  # without media, so it does not matter what they are sent as
+        if turn.is_simple(PROVIDER):  # without documents, so ``takes_text`` does not matter
             content += [encode_block(block, request.tool_id, names, takes_text=True) for block in turn.blocks]
             continue
         encoded[-1] |= request.message_fields(turn)

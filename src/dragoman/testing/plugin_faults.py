@@ -180,11 +180,15 @@ def _patch_transports(module: ModuleType, fault: PlannedFault, take_fault: Calla
 
     def handle_request(transport: Any, request: Any) -> Any:
         response = plain(transport, request)
-        return faulty_response(response, fault.plan, response.read(), module) if take_fault() else response
+        if not take_fault():
+            return response
+        return faulty_response(response, fault.plan, response.read(), module)
 
     async def handle_async_request(transport: Any, request: Any) -> Any:
         response = await awaited(transport, request)
-        return faulty_response(response, fault.plan, await response.aread(), module) if take_fault() else response
+        if not take_fault():
+            return response
+        return faulty_response(response, fault.plan, await response.aread(), module)
 
     yield patch.object(module.HTTPTransport, "handle_request", handle_request)
     yield patch.object(module.AsyncHTTPTransport, "handle_async_request", handle_async_request)
