@@ -139,7 +139,7 @@ def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[Nat
     names: DocumentNames = request.encoder_state.setdefault("names", DocumentNames())
     called_tools: dict[str, None] = request.encoder_state.setdefault("called", {})
     for turn in turns:
-        role, raw = _ROLES[turn.role], turn.raw(PROVIDER)
+        role, raw = _ROLES[turn.role], turn.raw_in_role(PROVIDER)
         joins_message = encoded and encoded[-1]["role"] == role and not raw.get("apart")
         if not joins_message:
             encoded.append({"role": role, "content": []})
@@ -176,9 +176,9 @@ def _encode_blocks(request: RequestBuilder, turn: Turn, names: DocumentNames) ->
     if (text := turn.plain_text(PROVIDER)) is not None:
         yield {"text": text}
         return
-    raw = turn.raw(PROVIDER)
+    raw = turn.raw_in_role(PROVIDER)
     notes = raw.get("blocks", {})
-    name = names.reserve if raw else names  # a document of the provider's own message keeps its name
+    name = names.reserve if turn.raw(PROVIDER) else names  # a document of its own message keeps its name
     takes_text = request.target.capabilities.wire["document_text"]
     yield from raw.get("ahead", ())
     marked = _find_marked_blocks(request, turn) if turn.message.metadata.cache_breakpoints else ()
@@ -201,7 +201,7 @@ def _find_marked_blocks(request: RequestBuilder, turn: Turn) -> set[int]:
     """Return the indexes of the blocks up to which the prompt is to be cached."""
     if not request.target.marks_cache:
         return set()  # the projection has recorded the loss
-    notes = turn.raw(PROVIDER).get("blocks", {})
+    notes = turn.raw_in_role(PROVIDER).get("blocks", {})
 
     def problem(block: ContentBlock, origin: int) -> str | None:
         if notes.get(str(origin), {}).get("behind"):

@@ -163,15 +163,10 @@ def _content_parts(message: Mapping[str, Any]) -> list[Any]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def _notes_for_role(request: RequestBuilder, turn: Turn) -> Note:
-    """Return the provider's own notes on a message; those of a message of another role do not fit the turn."""
-    return turn.raw(request.provider) if turn.role is turn.message.role else {}
-
-
 def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[str, Any]:
     if turn.is_simple(request.provider):
         return _encode_simple(request, turn, dialect)
-    raw = _notes_for_role(request, turn)
+    raw = turn.raw_in_role(request.provider)
     marked = cache_marks.find_marked(request, turn)
     blocks: list[tuple[ContentBlock, Note]] = []
     for index, (block, note) in enumerate(_blocks_with_notes(turn, raw)):
@@ -340,7 +335,7 @@ def _encode_tool_results(
                 answered = request.tool_id(block.tool_use_id)
                 encoded.append({"role": "tool", "tool_call_id": answered, "content": text.text})
         return encoded
-    raw = _notes_for_role(request, turn)
+    raw = turn.raw_in_role(request.provider)
     is_own = bool(raw)
     had_name = any("name" in note.get("set", {}) for note in raw.get("blocks", {}).values())
     marked = cache_marks.find_marked(request, turn)
