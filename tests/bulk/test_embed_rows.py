@@ -1,6 +1,7 @@
 """A file of rows becomes a file of vectors: in order, resumably, and each row is paid once."""
 
 import json
+import os
 import tracemalloc
 from array import array
 from collections.abc import Iterator
@@ -96,6 +97,72 @@ def test_an_interrupted_run_pays_no_row_twice(tmp_path: Path) -> None:
     assert duckdb.sql(f"SELECT count(*), sum(embedding[1]) FROM '{output}'").fetchall() == [
         (250, sum(number % 30 + 1 for number in range(250)))
     ]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the system has no such limit")
+def test_receipts_that_could_not_be_written_whole_stop_no_later_run(provider: Provider, tmp_path: Path) -> None:
+    """The disk is full, or the process ends, in the middle of a line."""
+    import resource
+
+    rows, output = write_csv(tmp_path / "rows.csv", 5), tmp_path / "vectors.jsonl"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            embed_rows(rows, MODEL, to=output, **settings(provider.url))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert len(provider.requests) == 1
+    found = embed_rows(rows, MODEL, to=output, **settings(provider.url))
+    assert (found.rows, found.tokens) == (5, 5 * TOKENS)
+
+
+def test_the_receipts_of_an_earlier_version_count(provider: Provider, tmp_path: Path) -> None:
+    """It had them in one file."""
+    rows, output = write_csv(tmp_path / "rows.csv", 150), tmp_path / "vectors.jsonl"
+    parts = tmp_path / "vectors.jsonl.parts"
+
+    def stop(done: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        embed_rows(rows, MODEL, to=output, progress=stop, **settings(provider.url))
+    (parts / "000000000.receipts").rename(parts / "receipts")
+    assert embed_rows(rows, MODEL, to=output, **settings(provider.url)).tokens == 150 * TOKENS
+
+
+def test_parts_that_are_left_are_not_taken_by_another_run(
+    provider: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed while it removes them leaves the note to which run they belong."""
+    rows, output = write_csv(tmp_path / "rows.csv", 5), tmp_path / "vectors.jsonl"
+
+    def list_note_first(folder: Path) -> Iterator[Path]:
+        return iter(sorted(folder.glob("*"), reverse=True))
+
+    unlink = Path.unlink
+
+    def stop_at_rows(path: Path, missing_ok: bool = False) -> None:
+        if path.suffix == ".jsonl":
+            raise KeyboardInterrupt
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "iterdir", list_note_first)
+        patched.setattr(Path, "unlink", stop_at_rows)
+        with pytest.raises(KeyboardInterrupt):
+            embed_rows(rows, MODEL, to=output, **settings(provider.url))
+    with pytest.raises(ConfigurationError, match="another run"):
+        embed_rows(rows, MODEL, to=output, dimensions=256, **settings(provider.url))
+
+
+def test_a_column_of_a_later_row_is_not_replaced(provider: Provider, tmp_path: Path) -> None:
+    """JSON lines need not have the same columns."""
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "a"}\n{"text": "b", "embedding": "mine"}\n', encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="already have a column"):
+        embed_rows(rows, MODEL, to=tmp_path / "v.jsonl", **settings(provider.url))
+    assert provider.requests == []
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ def _fate(was: bool, is_: bool) -> str:
 
 def _exchange(number: int, exchange: Exchange) -> Iterator[str]:
     wire = request_target(exchange.request)
-    yield f"{number}. {exchange.request.provider or wire.reads} {wire.operation} -> {exchange.response.status}"
+    yield f"{number}. {exchange.request.provider or wire.wire_owner} {wire.operation} -> {exchange.response.status}"
     yield from (describe_reply(exchange) or "").splitlines()
     yield from (f"request field {name}" for name in sorted(_fields(exchange.request.body)))
     yield from (f"reply field {name}" for name in sorted(_fields(exchange.response.body)))

@@ -1,10 +1,17 @@
-"""Encodes the body of a Converse request (docs.aws.amazon.com/bedrock/latest/APIReference, Converse)."""
+"""Encodes the body of a Converse request (docs.aws.amazon.com/bedrock/latest/APIReference, Converse).
+
+The notes of a message that was read from this wire, kept in provider_raw, are ``apart`` if it was not one with its
+neighbour of the same role, ``ahead`` for the cache markers before its first block, and ``blocks`` for the notes of its
+blocks. Besides ``set`` and ``drop``, which `apply_diff` applies, the note of a block may have ``inner`` for the
+difference of the object under the block's only key, ``behind`` for the markers after it, and ``parts`` for the notes of
+a result's parts. A tool has ``native`` if it is kept whole, or else ``residue`` for the difference of its specification
+and ``outer`` for the fields beside that; and ``behind``.
+"""
 
 import base64
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import starmap
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
@@ -36,6 +43,22 @@ _DEFAULT_FORMATS = {"image": "png", "document": "pdf", "video": "mp4", "audio": 
 _DEFAULT_NAME = "document"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9()\[\]-]+")
 _MAX_NAME_LENGTH = 200
+_ROOM_FOR_COUNT = 8
+
+_UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "resolution", "inferred_types")
+"""Fields of other providers' blocks that the wire does not support."""
+_OPENING_TEXT = "Continue."
+_DOCUMENT_TEXT = "Attached:"
+_EMPTY_TEXT = "(empty)"
+_NO_CACHE_POINT_AFTER = {"document", "video"}
+"""Blocks that no marker may directly follow: the wire's names, and ours."""
+_NEVER_MARKED = {*_NO_CACHE_POINT_AFTER, "thinking", "redacted_thinking"}
+_ROLES = {role: role.value for role in Role} | {Role.TOOL: "user", Role.DEVELOPER: "system"}
+
+Native = dict[str, Any]
+Note = Mapping[str, Any]
+ToolId = Callable[[str], str]
+NameFactory = Callable[[str | None], str]
 
 
 def media_types() -> Mapping[str, Mapping[str, str]]:
@@ -43,14 +66,14 @@ def media_types() -> Mapping[str, Mapping[str, str]]:
     return read_toml("dragoman_adapters.bedrock", "media_types.toml")
 
 
-def encode_media(content: MediaBlock, name: Callable[[str | None], str], *, takes_text: bool) -> dict[str, Any]:
+def encode_media(content: MediaBlock, name: NameFactory, *, takes_text: bool) -> Native:
     """Encode a media block. ``name`` names documents; ``takes_text`` allows text as the source of a document."""
     kind = content.type
     source = content.source
     is_text = source.kind == "text"
     media_type = content.media_type or ("text/plain" if is_text else "")
-    formats = {media: name for name, media in media_types()[kind].items()}
-    encoded: dict[str, Any] = {"format": formats.get(media_type, _DEFAULT_FORMATS[kind])}
+    formats = {media: format_name for format_name, media in media_types()[kind].items()}
+    encoded: Native = {"format": formats.get(media_type, _DEFAULT_FORMATS[kind])}
     if source.kind == "file_id":
         encoded["source"] = {"s3Location": {"uri": source.data}}
     elif is_text and takes_text:
@@ -80,32 +103,20 @@ class DocumentNames:
         return name
 
     def __call__(self, title: str | None) -> str:
-        is_text = _NOT_IN_NAMES.sub(" ", title or "").strip()[:_MAX_NAME_LENGTH] or _DEFAULT_NAME
-        name, count = is_text, 1
+        base = _NOT_IN_NAMES.sub(" ", title or "").strip()[:_MAX_NAME_LENGTH] or _DEFAULT_NAME
+        name, count = base, 1
         while name in self._used:
             count += 1
-            name = f"{is_text[: _MAX_NAME_LENGTH - 8]} ({count})"
+            name = f"{base[: _MAX_NAME_LENGTH - _ROOM_FOR_COUNT].rstrip()} ({count})"  # two blanks in a row are refused
         self._used.add(name)
         return name
 
 
-Native = dict[str, Any]
-Note = Mapping[str, Any]
-ToolId = Callable[[str], str]
-NameFactory = Callable[[str | None], str]
-
-_UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "resolution", "inferred_types")
-"""Fields of other providers' blocks that the wire does not support."""
-_OPENING_TEXT = "Continue."
-_DOCUMENT_TEXT = "Attached:"
-_EMPTY_TEXT = "(empty)"
-_NO_CACHE_POINT_AFTER = {"document", "video"}
-"""Blocks that no marker may directly follow."""
-_NEVER_MARKED = {*_NO_CACHE_POINT_AFTER, "thinking", "redacted_thinking"}
-
-
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> Native:
-    """Encode the whole body, with keys in the provider's documented order."""
+    """Encode the whole body, with keys in the provider's documented order.
+
+    The history comes first: it notes the tools that it calls, which `_encode_tool_config` needs.
+    """
     system, turns = request.split_instructions()
     encoded: Native = {"messages": request.encode_history(turns, partial(_encode_messages, request))}
     if system:
@@ -124,44 +135,40 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> Nat
 def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[Native]:
     """Encode the messages. Roles alternate, so neighbours of one role share a message; the first is the user's."""
     encoded: list[Native] = []
+    # Both hold for the whole request, of which these turns may be a part. The names of the tools are in order.
     names: DocumentNames = request.encoder_state.setdefault("names", DocumentNames())
     called_tools: dict[str, None] = request.encoder_state.setdefault("called", {})
     for turn in turns:
-        role, raw = _ROLES[turn.role], turn.raw(PROVIDER)
-        if not (encoded and encoded[-1]["role"] == role) or raw.get("apart"):
+        role, raw = _ROLES[turn.role], turn.raw_in_role(PROVIDER)
+        joins_message = encoded and encoded[-1]["role"] == role and not raw.get("apart")
+        if not joins_message:
             encoded.append({"role": role, "content": []})
         content = encoded[-1]["content"]
+        # Most turns are a plain text or simple, which leaves nothing to record: only others take the long way below.
         if (text := turn.plain_text(PROVIDER)) is not None:
             content.append({"text": text})
             continue
         for call in turn.blocks:
             if isinstance(call, ToolUseBlock):
                 called_tools[call.name] = None
-        if turn.is_simple(PROVIDER):
+        if turn.is_simple(PROVIDER):  # without documents, so ``takes_text`` does not matter
             content += [encode_block(block, request.tool_id, names, takes_text=True) for block in turn.blocks]
             continue
         encoded[-1] |= request.message_fields(turn)
         blocks = list(_encode_blocks(request, turn, names))
-        position = next((index for index, native in enumerate(blocks) if "document" in native), None)
+        position = next((place for place, native in enumerate(blocks) if "document" in native), None)
         # Converse refuses a document whose message has no text. Later content of the message does not count, so that
-        # the request stays the same when it is added.
+        # the request stays the same when it is added. The provider's own messages go back unchanged.
         if position is not None and not (raw or any("text" in native for native in (*content, *blocks))):
             blocks.insert(position, {"text": _DOCUMENT_TEXT})
-            index = next(
-                index
-                for index, block in enumerate(turn.blocks)
-                if isinstance(block, DocumentBlock) or _is_native_document(block)
-            )
+            index = next(index for index, block in enumerate(turn.blocks) if _is_document(block))
             reason = "a document wants a text beside it: one is put in front"
             request.record_block_loss(turn, index, LossKind.MEDIA, reason, Severity.INFO)
         content += blocks
-    if request.at_list_start and turns and (not encoded or encoded[0]["role"] == "assistant"):
+    if request.at_list_start and encoded and encoded[0]["role"] == "assistant":
         request.record_loss(LossKind.ROLE, "the first message is not the user's: one is added before it", Severity.INFO)
         encoded.insert(0, {"role": "user", "content": [{"text": _OPENING_TEXT}]})
     return encoded
-
-
-_ROLES = {role: role.value for role in Role} | {Role.TOOL: "user", Role.DEVELOPER: "system"}
 
 
 def _encode_blocks(request: RequestBuilder, turn: Turn, names: DocumentNames) -> Iterator[Native]:
@@ -169,14 +176,15 @@ def _encode_blocks(request: RequestBuilder, turn: Turn, names: DocumentNames) ->
     if (text := turn.plain_text(PROVIDER)) is not None:
         yield {"text": text}
         return
-    raw = turn.raw(PROVIDER)
+    raw = turn.raw_in_role(PROVIDER)
     notes = raw.get("blocks", {})
-    name = names.reserve if raw else names
+    name = names.reserve if turn.raw(PROVIDER) else names  # a document of its own message keeps its name
     takes_text = request.target.capabilities.wire["document_text"]
     yield from raw.get("ahead", ())
     marked = _find_marked_blocks(request, turn) if turn.message.metadata.cache_breakpoints else ()
+    unsupported: tuple[BlockField, ...] = ("arguments",) if raw else ("arguments", *_UNSUPPORTED_FIELDS)
     for index, (content, origin) in enumerate(turn.iter_blocks()):
-        request.record_field_losses(turn, index, "arguments", *(() if raw else _UNSUPPORTED_FIELDS))
+        request.record_field_losses(turn, index, *unsupported)
         if _is_cited(content) and not raw:
             content = content.model_copy(update={"citations": ()})
         note = notes.get(str(origin), {})
@@ -192,15 +200,15 @@ def _encode_blocks(request: RequestBuilder, turn: Turn, names: DocumentNames) ->
 def _find_marked_blocks(request: RequestBuilder, turn: Turn) -> set[int]:
     """Return the indexes of the blocks up to which the prompt is to be cached."""
     if not request.target.marks_cache:
-        return set()  # a loss already
-    notes = turn.raw(PROVIDER).get("blocks", {})
+        return set()  # the projection has recorded the loss
+    notes = turn.raw_in_role(PROVIDER).get("blocks", {})
 
     def problem(block: ContentBlock, origin: int) -> str | None:
         if notes.get(str(origin), {}).get("behind"):
             return HAS_MARKER
         return f"no marker follows a {block.type}" if block.type in _NEVER_MARKED else None
 
-    return request.place_breakpoints(turn, starmap(problem, turn.iter_blocks()))
+    return request.place_breakpoints(turn, (problem(block, origin) for block, origin in turn.iter_blocks()))
 
 
 def _record_form_losses(request: RequestBuilder, turn: Turn, index: int, encoded: Native) -> None:
@@ -216,7 +224,7 @@ def _record_form_losses(request: RequestBuilder, turn: Turn, index: int, encoded
         texts = [part.text for part in originals if isinstance(part, TextBlock)]
         if not originals or any(not text.strip() for text in texts):
             lose(LossKind.EMPTY_TEXT, "Converse takes no answer without words")
-    documents = [part for part in originals if isinstance(part, DocumentBlock) or _is_native_document(part)]
+    documents = [part for part in originals if _is_document(part)]
     for native, document in zip((part["document"] for part in sent if "document" in part), documents, strict=True):
         if not isinstance(document, DocumentBlock):
             continue
@@ -226,12 +234,13 @@ def _record_form_losses(request: RequestBuilder, turn: Turn, index: int, encoded
             lose(LossKind.FLATTENED, "a document of plain text is sent as bytes")
 
 
-def _is_native_document(content: ContentBlock) -> bool:
-    return isinstance(content, ProviderBlock) and "document" in content.data
+def _is_document(content: ContentBlock) -> bool:
+    """Whether a block is a document on the wire, of a kind that the canonical form has or not."""
+    return isinstance(content, DocumentBlock) or (isinstance(content, ProviderBlock) and "document" in content.data)
 
 
 def apply_note(encoded: Native, note: Note) -> Native:
-    """Apply the note of the provider's own block; ``inner`` is that of the object in its only field."""
+    """Apply the note of the provider's own block: ``inner`` to the object under its only key, the rest to the block."""
     if inner := note.get("inner"):
         encoded = {kind: apply_diff(value, inner) for kind, value in encoded.items()}
     return apply_diff(encoded, note)
@@ -272,14 +281,14 @@ def _encode_tool_result(
     content: ToolResultBlock, tool_id: ToolId, names: NameFactory, note: Note, *, takes_text: bool
 ) -> Native:
     """Encode a tool result. Its texts cannot have citations here."""
-    notes = note.get("parts", {}) if note else {}
+    notes = note.get("parts", {})
     plain = (part.model_copy(update={"citations": ()}) if _is_cited(part) else part for part in content.content)
     parts = [
         apply_note(encode_block(part, tool_id, names, takes_text=takes_text), notes.get(str(index), {}))
         for index, part in enumerate(plain)
     ]
-    texts = [part for part in parts if part.get("text", _EMPTY_TEXT).strip()]  # blank texts are refused
-    encoded: Native = {"toolUseId": tool_id(content.tool_use_id), "content": texts or [{"text": _EMPTY_TEXT}]}
+    kept = [part for part in parts if "text" not in part or part["text"].strip()]  # blank texts are refused
+    encoded: Native = {"toolUseId": tool_id(content.tool_use_id), "content": kept or [{"text": _EMPTY_TEXT}]}
     if content.is_error:
         encoded["status"] = "error"
     return {"toolResult": encoded}
@@ -306,14 +315,11 @@ def _encode_tool_config(request: RequestBuilder, usable: Sequence[ToolDefinition
             return {}
         request.record_option_loss("tool_choice", "Converse cannot forbid calls where the history holds some")
     if usable:
-        return {
-            "tools": [
-                native if index else request.finish_function(definition, native)  # markers follow the tool
-                for definition in usable
-                for index, native in enumerate(encode_tool(definition))
-            ],
-            **choice,
-        }
+        natives: list[Native] = []
+        for definition in usable:
+            tool, *markers = encode_tool(definition)
+            natives += [request.finish_function(definition, tool), *markers]
+        return {"tools": natives, **choice}
     if not called_tools:
         return {}
     reason = "no tools are offered, but the history calls some: they are named, or the request would be refused"
@@ -325,7 +331,8 @@ def _add_cache_points(encoded: Native, marker: Native) -> None:
     """Request caching of the system prompt and of everything up to the last message."""
     if "system" in encoded and "cachePoint" not in encoded["system"][-1]:
         encoded["system"] = [*encoded["system"], marker]
-    content = encoded["messages"].new_items[-1]["content"] if encoded["messages"].new_items else []
+    messages = encoded["messages"].new_items  # made for this request: what is cached is bytes
+    content = messages[-1]["content"] if messages else []
     position = len(content)
     while position and content[position - 1].keys() & _NO_CACHE_POINT_AFTER:
         position -= 1

@@ -2,8 +2,9 @@
 
 Blocks are encoded as pieces of a message. A piece is a field of a message and one value of it: a content part, a tool
 call, the refusal, the reasoning. The note of a piece, kept in provider_raw, is what it holds beyond our encoding of its
-block. It has more keys: ``field`` if the block belongs in another field than usual, ``kind`` if it has another type,
-and ``inner`` for the difference of the object under the piece's type name.
+block. Besides ``set`` and ``drop``, which `apply_diff` applies, it may have the keys ``field`` if the block belongs in
+another field than usual, ``kind`` if it has another type, and ``inner`` for the difference of the object under the
+piece's type name. The note of a tool result has those of its parts under ``parts``.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,7 +41,12 @@ IMAGES_FIELD = "images"
 LIST_FIELDS = frozenset({"tool_calls", thinking_details.DETAILS_FIELD, IMAGES_FIELD})
 """Fields of a message that hold a list, with a piece for each item."""
 
+_ROLES = {role: role.value for role in Role}
+_TEXT_FIELDS = {"type", "text"}
+
 Piece = tuple[str, Any]
+PiecesByField = dict[str, list[Any]]
+"""The encoded pieces of a message's blocks, by the message's field."""
 Note = Mapping[str, Any]
 ToolId = Callable[[str], str]
 
@@ -60,13 +66,16 @@ def encode_block(content: ContentBlock, note: Note, tool_id: ToolId, dialect: Di
             field, value = "tool_calls", {"id": tool_id(content.id), "type": "function", "function": function}
     elif isinstance(content, TextBlock):
         kind = note.get("kind", "text")
-        is_refusal = note.get("field") == "refusal"
-        field, value = ("refusal", content.text) if is_refusal else ("content", {"type": kind, kind: content.text})
+        if note.get("field") == "refusal":
+            field, value = "refusal", content.text
+        else:
+            field, value = "content", {"type": kind, kind: content.text}
     else:
         field, value = _encode_other(content, note, dialect)
     if note and isinstance(value, dict):
-        if "inner" in note and (inner := value.get("type")) in value:
-            value = {**value, inner: apply_diff(value[inner], note["inner"])}
+        kind = value.get("type")
+        if "inner" in note and kind in value:
+            value = {**value, kind: apply_diff(value[kind], note["inner"])}
         value = apply_diff(value, note)
     return field, value
 
@@ -78,8 +87,8 @@ def _encode_other(content: ContentBlock, note: Note, dialect: Dialect) -> Piece:
             return thinking_details.DETAILS_FIELD, thinking_details.encode_detail(content, note)
         case ThinkingBlock():
             details = bool(content.signature) and dialect.reasoning_details
-            usual = thinking_details.DETAILS_FIELD if details else dialect.reasoning_fields[0]
-            field = note.get("field") or ("content" if dialect.thinking_parts else usual)
+            separate_field = thinking_details.DETAILS_FIELD if details else dialect.reasoning_fields[0]
+            field = note.get("field") or ("content" if dialect.thinking_parts else separate_field)
             if field == thinking_details.DETAILS_FIELD:
                 return field, thinking_details.encode_detail(content, note)
             if field != "content":
@@ -96,12 +105,6 @@ def _encode_other(content: ContentBlock, note: Note, dialect: Dialect) -> Piece:
             raise TypeError(f"the projection let a {content.type} block through")
 
 
-_ROLES = {role: role.value for role in Role}
-_TEXT_FIELDS = {"type", "text"}
-PiecesByField = dict[str, list[Any]]
-"""The encoded pieces of a message's blocks, by the message's field."""
-
-
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition], dialect: Dialect) -> dict[str, Any]:
     """Encode the whole body."""
     usable = request.fit_tools(tools)
@@ -113,7 +116,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition], dialec
     cache_marks.mark_end(request, history.new_items)
     encoded["messages"] = history
     natives = request.encode_tools(usable, encode_tool)
-    if usable and request.tools is None:  # most tools have no notes
+    if usable and request.tools is None:  # all are plain, as most are: without notes
         encoded["tools"] = natives
         return encoded
     for definition, native in zip(usable, natives, strict=True):
@@ -123,17 +126,21 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition], dialec
 
 
 def encode_messages(request: RequestBuilder, dialect: Dialect, turns: Sequence[Turn]) -> list[dict[str, Any]]:
-    """Encode one message for each turn, and one for each tool result."""
+    """Encode one message for each turn, and one for each tool result.
+
+    ``turns`` may be a part of the history. It begins where the side changes (`begins_stretch`), so a result is in the
+    same part as its call, and no message is merged with one of another part.
+    """
     encoded: list[dict[str, Any]] = []
-    names: dict[str, str] = {}
+    tool_names: dict[str, str] = {}  # by call
     provider, marks = request.provider, request.options.prompt_cache
     names_tools, alternates = dialect.tool_name, dialect.alternating
     for turn in turns:
         if turn.role is Role.TOOL:
-            encoded += _encode_tool_results(request, turn, names, dialect)
+            encoded += _encode_tool_results(request, turn, tool_names, dialect)
             continue
         if names_tools and turn.text is None:
-            names |= {block.id: block.name for block in turn.blocks if isinstance(block, ToolUseBlock)}
+            tool_names |= {block.id: block.name for block in turn.blocks if isinstance(block, ToolUseBlock)}
         if (text := turn.plain_text(provider)) is not None:
             message_object: dict[str, Any] = {"role": _ROLES[turn.role], "content": text}
         else:
@@ -143,11 +150,9 @@ def encode_messages(request: RequestBuilder, dialect: Dialect, turns: Sequence[T
         if alternates and encoded and encoded[-1]["role"] == message_object["role"]:
             reason = "neighbouring messages of one role are sent as one"
             request.record_loss(LossKind.FLATTENED, reason, Severity.INFO)
-            encoded[-1] = {
-                **encoded[-1],
-                **message_object,
-                "content": _content_parts(encoded[-1]) + _content_parts(message_object) or "",
-            }
+            # Only one of them has calls: the projection has joined the assistant's message after one with calls.
+            parts = _content_parts(encoded[-1]) + _content_parts(message_object)
+            encoded[-1] = {**encoded[-1], **message_object, "content": parts or ""}
         else:
             encoded.append(message_object)
     return encoded
@@ -161,21 +166,22 @@ def _content_parts(message: Mapping[str, Any]) -> list[Any]:
 def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[str, Any]:
     if turn.is_simple(request.provider):
         return _encode_simple(request, turn, dialect)
-    # A synthetic turn, or one with another role now, does not have the message's notes.
-    raw = turn.raw(request.provider) if turn.role is turn.message.role else {}
+    raw = turn.raw_in_role(request.provider)
     marked = cache_marks.find_marked(request, turn)
     blocks: list[tuple[ContentBlock, Note]] = []
     for index, (block, note) in enumerate(_blocks_with_notes(turn, raw)):
-        if not _should_send(request, turn, index, note, dialect):
+        if not _check_block(request, turn, index, note, dialect, is_own=bool(raw)):
             continue
-        if isinstance(block, ToolUseBlock) and block.raw_input and not _takes_any_text(request, turn, dialect):
+        if isinstance(block, ToolUseBlock) and block.raw_input and not (raw and dialect.free_arguments):
             block = block.model_copy(update={"raw_input": None})
         blocks.append((block, cache_marks.with_mark(request, note) if index in marked else note))
     request.record_moved_texts(turn, thinking_first=not dialect.thinking_parts)
     pieces = encode_pieces(blocks, request.tool_id, dialect)
+    # Such an endpoint refuses calls without reasoning (docs/reference/wires/openai-chat.md, C27).
     if dialect.reasoning_required and "tool_calls" in pieces and options.may_reason(request):
         pieces.setdefault(dialect.reasoning_fields[0], [""])
     encoded = encode_message(_ROLES[turn.role], pieces, raw, dialect)
+    # An endpoint marks either the part, by its note above, or the whole message.
     return cache_marks.mark_message(request, encoded) if marked else encoded
 
 
@@ -204,26 +210,31 @@ def _encode_simple(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dic
 
 def _blocks_with_notes(turn: Turn, raw: Note) -> Iterator[tuple[ContentBlock, Note]]:
     """Yield the blocks of a turn with their notes; a block that the projection made or changed has none."""
-    notes = raw.get("blocks")
-    for block, origin in zip(turn.blocks, turn.origins, strict=True):
-        yield block, notes.get(str(origin), {}) if notes and origin != SYNTHETIC else {}
+    notes = raw.get("blocks", {})
+    for block, origin in turn.iter_blocks():
+        yield block, notes.get(str(origin), {})
 
 
-def _should_send(request: RequestBuilder, turn: Turn, index: int, note: Note, dialect: Dialect) -> bool:
-    """Whether the wire supports a block. Unsupported blocks and fields are recorded as losses."""
+def _check_block(
+    request: RequestBuilder, turn: Turn, index: int, note: Note, dialect: Dialect, *, is_own: bool
+) -> bool:
+    """Record what the wire loses of a block, and return whether the block is sent.
+
+    ``is_own``: the message was read from this wire, and its notes apply.
+    """
     if turn.portable:
         return True
-    if not turn.raw(request.provider):
+    if not is_own:
         request.record_field_losses(turn, index, *_unsupported_fields(turn.blocks[index], dialect))
     match turn.blocks[index]:
         case TextBlock() as text if not _has_references(text, dialect):
             request.record_field_losses(turn, index, "citations")
-        case ToolUseBlock() as call if call.raw_input is not None and not (
-            "inner" in note or (call.raw_input and _takes_any_text(request, turn, dialect))
-        ):
-            request.record_block_loss(
-                turn, index, LossKind.INVALID_INPUT, "arguments that are not a JSON object: left out"
-            )
+        case ToolUseBlock() as call if call.raw_input is not None:
+            # The endpoint takes its own model's text back; ``inner`` restores the arguments that it sent.
+            is_restored = "inner" in note or (call.raw_input and is_own and dialect.free_arguments)
+            if not is_restored:
+                reason = "arguments that are not a JSON object: left out"
+                request.record_block_loss(turn, index, LossKind.INVALID_INPUT, reason)
         case RedactedThinkingBlock() if not dialect.reasoning_details:
             request.record_block_loss(
                 turn, index, LossKind.THINKING, "the endpoint takes no sealed reasoning: left out"
@@ -252,11 +263,6 @@ def _unsupported_fields(block: ContentBlock, dialect: Dialect) -> tuple[BlockFie
     return found if dialect.media_as_text else (*found, "names", "link_names")
 
 
-def _takes_any_text(request: RequestBuilder, turn: Turn, dialect: Dialect) -> bool:
-    """Whether arguments may be invalid JSON: if the endpoint accepts its own model's text back."""
-    return dialect.free_arguments and bool(turn.raw(request.provider))
-
-
 def _has_references(text: TextBlock, dialect: Dialect) -> bool:
     """Whether all citations of a text are parts after it."""
     return dialect.references and all(source.kind == "reference" and source.data for source in text.citations)
@@ -282,7 +288,7 @@ def encode_message(role: str, pieces: PiecesByField, raw: Note, dialect: Dialect
     for field, values in pieces.items():
         if field in LIST_FIELDS:
             encoded[field] = values
-        elif field != "content":
+        elif field != "content":  # texts of one field are joined; of objects, the last one counts
             encoded[field] = "".join(values) if isinstance(values[0], str) else values[-1]
     if residue := raw.get("residue"):
         encoded = apply_diff(encoded, _drop_covered(residue, pieces, dialect))
@@ -290,7 +296,11 @@ def encode_message(role: str, pieces: PiecesByField, raw: Note, dialect: Dialect
 
 
 def _encode_content(role: str, pieces: PiecesByField, raw: Note, dialect: Dialect) -> Any:
-    """Encode a single plain text as a string, other content as a list; null if there is a call or a refusal instead."""
+    """Encode plain texts as one string, joined by line feeds, and other content as a list.
+
+    Several texts are a list if the role takes parts, and so is what the provider's own message had as a list. Without
+    content, the value is null if there is a call or a refusal instead.
+    """
     values = pieces.get("content", [])
     if not values:
         return "" if pieces.keys().isdisjoint(("tool_calls", "function_call", "refusal")) else None
@@ -304,29 +314,30 @@ def _encode_content(role: str, pieces: PiecesByField, raw: Note, dialect: Dialec
 def _drop_covered(residue: Note, pieces: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
     """Return a difference without fields that blocks cover, and without reasoning if none is sent."""
     reasoning = {*dialect.reasoning_fields, thinking_details.DETAILS_FIELD}
-    silent = reasoning if reasoning.isdisjoint(pieces) else set()
+    unsent = reasoning if reasoning.isdisjoint(pieces) else set()
     return {
         "set": {
             field: value
             for field, value in residue.get("set", {}).items()
-            if field not in pieces and not (value and field in silent)
+            if field not in pieces and not (value and field in unsent)  # one that was empty stays empty
         },
         "drop": [field for field in residue.get("drop", ()) if field not in pieces],
     }
 
 
 def _encode_tool_results(
-    request: RequestBuilder, turn: Turn, names: Mapping[str, str], dialect: Dialect
+    request: RequestBuilder, turn: Turn, tool_names: Mapping[str, str], dialect: Dialect
 ) -> list[dict[str, Any]]:
     encoded: list[dict[str, Any]] = []
-    if turn.is_simple(request.provider) and not dialect.tool_name:
+    if turn.is_simple(request.provider) and not dialect.tool_name:  # each result is one text
         for block in turn.blocks:
             if type(block) is ToolResultBlock and type(text := block.content[0]) is TextBlock:
                 answered = request.tool_id(block.tool_use_id)
                 encoded.append({"role": "tool", "tool_call_id": answered, "content": text.text})
         return encoded
-    raw = turn.raw(request.provider)
+    raw = turn.raw_in_role(request.provider)
     is_own = bool(raw)
+    had_name = any("name" in note.get("set", {}) for note in raw.get("blocks", {}).values())
     marked = cache_marks.find_marked(request, turn)
     for index, (block, note) in enumerate(_blocks_with_notes(turn, raw)):
         if not isinstance(block, ToolResultBlock):
@@ -334,11 +345,10 @@ def _encode_tool_results(
         if not turn.portable:
             request.record_field_losses(turn, index, "errors", *(() if is_own else _unsupported_fields(block, dialect)))
         answer = encode_tool_result(block, note, request.tool_id, dialect)
-        # A result that was changed has no note that names its tool, as the provider's own message may have done.
-        had_name = any("name" in each.get("set", {}) for each in raw.get("blocks", {}).values())
+        # A result that the projection changed has lost its note, which may have had the tool's name.
         needs_name = not is_own or (turn.origins[index] == SYNTHETIC and had_name)
-        if dialect.tool_name and block.tool_use_id in names and needs_name:
-            answer["name"] = names[block.tool_use_id]
+        if dialect.tool_name and block.tool_use_id in tool_names and needs_name:
+            answer["name"] = tool_names[block.tool_use_id]
         encoded.append(cache_marks.mark_last_part(request, answer) if index in marked else answer)
     return encoded
 
@@ -346,8 +356,8 @@ def _encode_tool_results(
 def encode_tool_result(block: ToolResultBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> dict[str, Any]:
     """Encode a tool result. Texts are joined by line feeds, unless the provider's own was a list."""
     notes = note.get("parts", {})
-    parts_of = [(part, notes.get(str(index), {}) if notes else {}) for index, part in enumerate(block.content)]
-    pieces = encode_pieces(parts_of, tool_id, dialect)
+    noted_parts = [(part, notes.get(str(index), {})) for index, part in enumerate(block.content)]
+    pieces = encode_pieces(noted_parts, tool_id, dialect)
     encoded: dict[str, Any] = {"role": "tool", "tool_call_id": tool_id(block.tool_use_id)}
     encoded["content"] = _encode_content("tool", pieces, note, dialect)
     return apply_diff(encoded, _drop_covered(note, pieces, dialect)) if note else encoded

@@ -29,7 +29,8 @@ from dragoman.private_files import create_private_folder
 COLUMN = "embedding"
 TEXT = "text"
 PART_ROWS = 1_000
-"""Rows of one part: what is in memory, and what a killed process has to embed again."""
+"""Rows of one part: what is in memory, and what a killed process has to embed again. Parts are found by their number,
+so a version with another value here cannot continue a run."""
 _ROW_GROUP = 2_048
 """Rows of the output that are in memory at a time: a vector may take 12 KiB."""
 _TYPES = {"bool": bool, "int": int, "float": float, "str": str, "NoneType": type(None)}
@@ -82,7 +83,7 @@ def embed_rows(
     with source_path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     run = {"model": model, "template": template, "column": column, **options, "source": digest}
-    RowReader(text, None).check(source)
+    RowReader(text, None).check(source)  # a column that no row has is an error before anything is sent
     parts = _Parts(output_path, run)
     done = 0
     remaining = iter(source)
@@ -91,11 +92,11 @@ def embed_rows(
         if not chunk:
             break
         if not parts.has(number):
-            if column in chunk[0]:
+            if any(column in row for row in chunk):
                 raise ConfigurationError(f"the rows already have a column {column!r}: choose another name")
             texts = [text.fill(row) for row in chunk]
             call = partial(embed, model, texts, client=client, **options, **settings)
-            parts.embed(number, chunk, call, column)
+            parts.write_part(number, chunk, call, column)
         done += len(chunk)
         if progress is not None:
             progress(done)
@@ -114,19 +115,24 @@ class _Parts:
     def __init__(self, output: Path, run: Mapping[str, Any]) -> None:
         self._output = output
         self._folder = output.with_name(output.name + ".parts")
+        self._run_file = self._folder / "run.json"
         create_private_folder(self._folder)
-        note, content = self._folder / "run.json", json.dumps(run, sort_keys=True)
-        if note.exists() and note.read_text(encoding="utf-8").strip() != content:
+        content = json.dumps(run, sort_keys=True)
+        if self._run_file.exists() and self._run_file.read_text(encoding="utf-8").strip() != content:
             raise ConfigurationError(
                 f"{self._folder} has the parts of another run: finish that one, or delete the folder"
             )
-        _write(note, [content])
+        _write(self._run_file, [content])
 
     def has(self, number: int) -> bool:
         return self._path(number, "jsonl").exists()
 
-    def embed(self, number: int, rows: Sequence[Row], call: Callable[..., Embeddings], column: str) -> None:
-        """Embed the rows and write the part. If that fails, keep the vectors that were paid."""
+    def write_part(self, number: int, rows: Sequence[Row], call: Callable[..., Embeddings], column: str) -> None:
+        """Embed the rows and write the part. If that fails, keep the vectors that were paid.
+
+        Receipts come first, so that what was paid is counted whatever follows. The rows come last, because `has` takes
+        their file as the sign that the part is complete.
+        """
         resume, partial_file = None, self._path(number, "partial")
         if partial_file.exists():  # an earlier run had a part of it; its receipts are counted already
             note = json.loads(partial_file.read_text(encoding="utf-8"))
@@ -138,14 +144,14 @@ class _Parts:
         except DragomanError as error:
             if isinstance(error.embedded, PartialEmbeddings):
                 kept = error.embedded
-                self._keep_receipts(kept.receipts)
+                self._keep_receipts(number, kept.receipts)
                 vectors = [None if each is None else [*each] for each in kept.vectors]
                 note = {"model": kept.model, "key": kept.key, "vectors": vectors}
                 if kept.labels:
                     note["labels"] = sorted(kept.labels)
                 _write(partial_file, [json.dumps(note)])
             raise
-        self._keep_receipts(found.receipts)
+        self._keep_receipts(number, found.receipts)
         names: dict[str, set[str]] = {}
         for row in rows:
             for name, value in row.items():
@@ -174,18 +180,22 @@ class _Parts:
                 lines_to_parquet(lines, temporary, columns, group=_ROW_GROUP)
 
     def usage(self) -> Usage:
-        path = self._folder / "receipts"
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        paths = sorted(self._folder.glob("*receipts"))  # earlier versions had one file for all parts
+        lines = [line for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
         return sum_usage([Message.model_validate_json(line) for line in lines])
 
     def remove(self) -> None:
         for each in self._folder.iterdir():
-            each.unlink()
+            if each != self._run_file:
+                each.unlink()
+        self._run_file.unlink()  # last: without it, another run would take what is left for its own parts
         self._folder.rmdir()
 
-    def _keep_receipts(self, receipts: Sequence[Message]) -> None:
-        with (self._folder / "receipts").open("a", encoding="utf-8") as file:
-            file.writelines(each.model_dump_json() + "\n" for each in receipts)
+    def _keep_receipts(self, number: int, receipts: Sequence[Message]) -> None:
+        """Add receipts, messages without content that have the usage, to those of the part."""
+        path = self._path(number, "receipts")
+        earlier = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        _write(path, [*earlier, *(each.model_dump_json() for each in receipts)])
 
     def _path(self, number: int, kind: str) -> Path:
         return self._folder / f"{number:09}.{kind}"

@@ -121,5 +121,5 @@ def _operations(recording: "Recording") -> Iterator[str]:
 
     for exchange in recording.exchanges:
         wire = request_target(exchange.request)
-        provider = exchange.request.provider or wire.reads or "unknown"
+        provider = exchange.request.provider or wire.wire_owner or "unknown"
         yield f"{provider} {wire.operation}"

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -36,8 +36,7 @@ def use_cassette(item: pytest.Item, path: Path) -> Iterator[Recorder | None]:
     mode = config.getoption("--record-mode", None) or "none"
     if mode not in MODES:
         raise ConfigurationError(f"there is no record mode {mode!r}: use one of {', '.join(MODES)}")
-    fault = item.stash.get(FAULT_KEY, None)
-    with cassette(path, mode, allow_repeats=fault is not None) as recorder:  # a fault may be retried
+    with cassette(path, mode, allow_repeats=FAULT_KEY in item.stash) as recorder:  # a fault may be retried
         readers: Iterable[str] = ()
         if recorder.recording:
             if config.getoption("--block-network", False):  # of pytest-recording
@@ -49,7 +48,7 @@ def use_cassette(item: pytest.Item, path: Path) -> Iterator[Recorder | None]:
         else:  # any client may start: its request fails with the commands that record one
             readers = providers()
         keys = _placeholder_keys(readers)
-        with patch.dict(os.environ, keys), apply_fault(fault) if fault else nullcontext():
+        with patch.dict(os.environ, keys), apply_fault(item):
             yield recorder
 
 

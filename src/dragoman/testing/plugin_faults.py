@@ -2,7 +2,8 @@
 
 A test runs again with every fault in every reply of its cassette, and the outcomes are counted. A test *survived* if it
 still passes. It *raised* if the client raised its own error, which the code under test could have handled. Everything
-else is *broken*: a wrong answer that was accepted, or an unrelated error.
+else is *broken*: a wrong answer that was accepted, or an unrelated error. A test that passes without having met the
+fault, because another client sent the request, is not counted.
 """
 
 import json
@@ -35,8 +36,18 @@ _CLIENTS = ("httpx", "httpx2")
 _CLIENT_ERROR_PACKAGES = ("anthropic", "openai", "ollama", "httpx", "httpx2", "httpcore", "httpcore2")
 """Packages whose errors report a failed call."""
 _PLANS_FOR_ANY_BODY = (Rechunk, Cut, Stall, Corrupt)
-"""The other plans change events and lines, which a reply without a stream does not have."""
+_PLANS_FOR_STREAMS = (
+    faults.LineEnds, faults.Bom, faults.Comments, faults.Chain,
+    faults.DropEvent, faults.DuplicateEvent, faults.SwapEvents,
+)  # fmt: skip
+"""They change events and lines, which a reply without a stream does not have."""
 _REFUSAL_STATUSES = (429, 503)
+KINDS = (
+    *(plan.__name__ for plan in (*_PLANS_FOR_ANY_BODY, *_PLANS_FOR_STREAMS)),
+    "Reset",
+    *(f"Status{status}" for status in _REFUSAL_STATUSES),
+)
+"""The kinds of faults that `run` takes. A cassette may have no reply that some of them fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +65,9 @@ class PlannedFault:
 
 
 FAULT_KEY = pytest.StashKey[PlannedFault]()
-_outcome_key = pytest.StashKey[str]()
+_APPLIED_KEY = pytest.StashKey[bool]()
+"""Whether a request of the test met the fault."""
+_OUTCOME_KEY = pytest.StashKey[str]()
 
 
 def run(
@@ -70,28 +83,34 @@ def run(
     if all(report.passed for report in reports):
         counts: dict[str, Counter[str]] = {}
         for fault in _planned_faults(cassette, kinds, seed):
-            item.stash[FAULT_KEY] = fault
+            item.stash[FAULT_KEY], item.stash[_APPLIED_KEY] = fault, False
             item._initrequest()  # type: ignore[attr-defined]  # fresh fixtures, as pytest-rerunfailures gets them
             passed = all(report.passed for report in runtestprotocol(item, nextitem=nextitem, log=False))
-            outcome = "survived" if passed else item.stash.get(_outcome_key, "broken")
-            item.stash[_outcome_key] = "broken"
+            outcome = "survived" if passed else item.stash.get(_OUTCOME_KEY, "broken")
+            item.stash[_OUTCOME_KEY] = "broken"
+            if passed and not item.stash[_APPLIED_KEY]:
+                continue
             counts.setdefault(fault.kind, Counter())[outcome] += 1
         if FAULT_KEY in item.stash:
             del item.stash[FAULT_KEY]
-        reports[1].user_properties.append((property_name, json.dumps(counts)))
+        _, call_report, *_ = reports  # those of setup and teardown are around it
+        call_report.user_properties.append((property_name, json.dumps(counts)))
     for report in reports:
         hook.pytest_runtest_logreport(report=report)
     hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
 
 
 def _planned_faults(cassette: Path, kinds: str, seed: int) -> list[PlannedFault]:
-    exchanges = load_exchanges(cassette.read_text(encoding="utf-8"))[1] if cassette.exists() else []
+    exchanges: list[Exchange] = []
+    if cassette.exists():
+        _, exchanges = load_exchanges(cassette.read_text(encoding="utf-8"))
     all_faults = [PlannedFault(n, plan) for n, each in enumerate(exchanges) for plan in _plans_for(each, seed)]
     if kinds == "all":
         return all_faults
     selected = {name.strip().lower() for name in kinds.split(",")}
-    known = {fault.kind.lower() for fault in all_faults}
-    if all_faults and (unknown := selected - known):
+    known = {kind.lower() for kind in KINDS}
+    unknown = selected - known
+    if unknown:
         raise ConfigurationError(
             f"no fault of kind {', '.join(sorted(unknown))} here: there are {', '.join(sorted(known))}"
         )
@@ -100,9 +119,11 @@ def _planned_faults(cassette: Path, kinds: str, seed: int) -> list[PlannedFault]
 
 def _plans_for(exchange: Exchange, seed: int) -> Iterator[Plan | Refusals]:
     body = exchange.response.body
-    for plan in faults.plans(exchange, seed) if body else ():
-        if isinstance(plan, _PLANS_FOR_ANY_BODY) or len(split_events(body)) > 1:
-            yield plan
+    if body:
+        is_stream = len(split_events(body)) > 1
+        for plan in faults.plans(exchange, seed):
+            if is_stream or isinstance(plan, _PLANS_FOR_ANY_BODY):
+                yield plan
     for status in _REFUSAL_STATUSES:
         yield faults.status_then_success(
             status, {"retry-after-ms": "1", "content-type": "application/json"}, body=b"{}"
@@ -114,20 +135,27 @@ def record_error(item: pytest.Item, error: BaseException) -> None:
     package = type(error).__module__.partition(".")[0]
     is_of_client = isinstance(error, DragomanError) or package in _CLIENT_ERROR_PACKAGES
     is_miss = isinstance(error, CassetteMissError)
-    item.stash[_outcome_key] = "raised" if is_of_client and not is_miss else "broken"
+    item.stash[_OUTCOME_KEY] = "raised" if is_of_client and not is_miss else "broken"
 
 
 @contextmanager
-def apply_fault(fault: PlannedFault) -> Iterator[None]:
-    """Apply the fault below every httpx and httpx2 client, without waits for retries or stalls."""
+def apply_fault(item: pytest.Item) -> Iterator[None]:
+    """Apply the test's fault, if it runs with one, below every httpx and httpx2 client, without waits for retries or
+    stalls.
+
+    Enter it after the cassette: vcrpy patches the same methods, and the fault changes what they replay.
+    """
+    fault = item.stash.get(FAULT_KEY, None)
+    if fault is None:
+        yield
+        return
     from dragoman.testing.cassettes.recorder import last_played  # it needs vcrpy
 
-    applied: list[PlannedFault] = []
-
-    def is_due() -> bool:
-        if applied or last_played.get() != fault.exchange:  # that which the cassette has just replayed
+    def take_fault() -> bool:
+        """Return whether the reply that the cassette has just replayed gets the fault, which is so only once."""
+        if item.stash[_APPLIED_KEY] or last_played.get() != fault.exchange:
             return False
-        applied.append(fault)
+        item.stash[_APPLIED_KEY] = True
         return True
 
     with ExitStack() as stack:
@@ -135,9 +163,10 @@ def apply_fault(fault: PlannedFault) -> Iterator[None]:
         stack.enter_context(patch.object(RetryPolicy, "backoff", lambda self, retry, roll: 0.0))
         if "anyio" in sys.modules:
             stack.enter_context(patch.object(sys.modules["anyio"], "sleep", _no_wait))
-        for module in filter(None, map(sys.modules.get, _CLIENTS)):
-            for patched in _patch_transports(module, fault, is_due):
-                stack.enter_context(patched)
+        for name in _CLIENTS:
+            if name in sys.modules:
+                for patched in _patch_transports(sys.modules[name], fault, take_fault):
+                    stack.enter_context(patched)
         yield
 
 
@@ -145,17 +174,21 @@ async def _no_wait(seconds: float) -> None:
     """Replaces the wait of an async client before a retry."""
 
 
-def _patch_transports(module: ModuleType, fault: PlannedFault, is_due: Callable[[], bool]) -> Iterator[Any]:
+def _patch_transports(module: ModuleType, fault: PlannedFault, take_fault: Callable[[], bool]) -> Iterator[Any]:
     """Yield the patches that apply the fault below the clients of httpx or httpx2."""
     plain, awaited = module.HTTPTransport.handle_request, module.AsyncHTTPTransport.handle_async_request
 
     def handle_request(transport: Any, request: Any) -> Any:
         response = plain(transport, request)
-        return faulty_response(response, fault.plan, response.read(), module) if is_due() else response
+        if not take_fault():
+            return response
+        return faulty_response(response, fault.plan, response.read(), module)
 
     async def handle_async_request(transport: Any, request: Any) -> Any:
         response = await awaited(transport, request)
-        return faulty_response(response, fault.plan, await response.aread(), module) if is_due() else response
+        if not take_fault():
+            return response
+        return faulty_response(response, fault.plan, await response.aread(), module)
 
     yield patch.object(module.HTTPTransport, "handle_request", handle_request)
     yield patch.object(module.AsyncHTTPTransport, "handle_async_request", handle_async_request)

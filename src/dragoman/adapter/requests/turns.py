@@ -152,6 +152,11 @@ class Turn:
         notes = self.notes
         return notes if notes is not None and notes.get("by") == provider else {}
 
+    def raw_in_role(self, provider: str) -> Mapping[str, Any]:
+        """Return what `raw` does, but nothing for a turn of another role than its message, such as media that were
+        moved: how the message was written does not fit it."""
+        return self.raw(provider) if self.role is self.message.role else {}
+
     def restore_block(self, index: int, encoded: Mapping[str, Any], provider: str) -> dict[str, Any]:
         """Restore what the provider's own block held beyond our encoding."""
         origin = self.origins[index]

@@ -1,4 +1,4 @@
-"""The contents of a cassette: requests and their responses, and whom a request addresses by its URL.
+"""The contents of a cassette: requests and their responses, and the provider that a request addresses by its URL.
 
 A repr shows the method or status and the size, never the content. The table of URLs is ``wires.toml``.
 """
@@ -20,21 +20,20 @@ from dragoman.adapter.registry import get_adapter
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """A request as it is kept in a cassette. ``path`` has no host but includes the query. ``provider`` is None if
-    unknown.
-
-    ``host`` is set on a live request and never written.
-    """
+    """A request as it is kept in a cassette."""
 
     method: str
     """The HTTP method, in upper case."""
     path: str
+    """The path with the query, without the host."""
     body: bytes = b""
     """The bytes as they were sent, decompressed."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """The headers that a cassette keeps; secrets are not among them."""
     provider: str | None = None
+    """The provider's name, or None if it is unknown."""
     host: str | None = None
+    """The host of a live request; never written."""
 
     def __repr__(self) -> str:
         return f"RecordedRequest({self.method}, {len(self.body)} bytes)"
@@ -67,22 +66,24 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class RequestTarget:
-    """The provider, operation and model that a URL names.
-
-    ``providers`` has all candidates and is empty if the host is unknown. ``reads`` is the provider whose adapter
-    parses the body, or None.
-    """
+    """The provider, operation and model that a URL names."""
 
     providers: tuple[str, ...]
+    """All candidates; empty if the host is unknown."""
     operation: str
-    reads: str | None
+    wire_owner: str | None
+    """The provider that defined this wire, such as openai-chat for every compatible host; None for an unknown URL."""
     model: str | None
+    """The model, if the URL names it."""
     query: tuple[tuple[str, str], ...]
+    """The arguments of the query that affect a request."""
 
     @property
     def reader(self) -> str | None:
-        """The adapter that reads the body: the provider's own if there is exactly one candidate."""
-        return self.providers[0] if self.reads and len(self.providers) == 1 else self.reads
+        """The provider whose adapter reads the body: the only candidate, or else the owner of the wire."""
+        if self.wire_owner is not None and len(self.providers) == 1:
+            return self.providers[0]
+        return self.wire_owner
 
 
 @cache
@@ -92,8 +93,9 @@ def _table() -> dict[str, Any]:
 
 @cache
 def ignored_names() -> dict[str, frozenset[str]]:
-    """Return the names that do not affect a request: arguments of the ``query``, and fields that are ``hints``, ``ids``
-    or the caller's ``own``."""
+    """Return the names with a meaning of their own in a comparison, by kind: arguments of the ``query`` and fields that
+    are ``hints``, which are left out; ``ids``, which may have other values; and the caller's ``own``, in whose data
+    nothing is ignored."""
     return {kind: frozenset(names) for kind, names in _table()["ignored"].items()}
 
 
@@ -103,34 +105,37 @@ def request_target(request: RecordedRequest) -> RequestTarget:
 
 
 @cache
-def _parse_target(target: str, provider: str | None, host: str | None) -> RequestTarget:
-    path, _, query = target.partition("?")
-    named = (provider,) if provider else _providers(host)
-    kept = tuple(sorted((k, v) for k, v in parse_qsl(query, True) if k not in ignored_names()["query"]))
-    for row in _table()["wires"]:
+def _parse_target(path_and_query: str, provider: str | None, host: str | None) -> RequestTarget:
+    path, _, query = path_and_query.partition("?")
+    providers = (provider,) if provider else _providers(host)
+    arguments = parse_qsl(query, keep_blank_values=True)
+    kept = tuple(sorted((name, value) for name, value in arguments if name not in ignored_names()["query"]))
+    for row in _table()["wires"]:  # the first row that matches wins
         if found := re.search(row["path"], path):
             parts = found.groupdict()
             model = unquote(parts["model"]) if parts.get("model") else None
-            return RequestTarget(named, parts.get("operation") or row["operation"], row["reads"], model, kept)
-    return RequestTarget(named, path, None, None, kept)
+            return RequestTarget(providers, parts.get("operation") or row["operation"], row["reads"], model, kept)
+    return RequestTarget(providers, path, None, None, kept)
 
 
-def provider_of_uri(uri: str, target: str) -> str | None:
-    """Return the provider of a full URL, or None if there are several candidates or none."""
-    named = _providers(urlsplit(uri).hostname)
-    if len(named) < 2:
-        return named[0] if named else None
-    reads = _parse_target(target, None, None).reads
-    return reads if reads in named else None
+def provider_of_uri(uri: str, path_and_query: str) -> str | None:
+    """Return the provider of a full URL, or None if there are several candidates or none. ``path_and_query`` is its end
+    as it is kept: without the caller's key."""
+    providers = _providers(urlsplit(uri).hostname)
+    if len(providers) < 2:
+        return providers[0] if providers else None
+    wire_owner = _parse_target(path_and_query, None, None).wire_owner
+    return wire_owner if wire_owner in providers else None
 
 
 def _providers(host: str | None) -> tuple[str, ...]:
-    if not host:
-        return ()
-    hosts: dict[str, list[str]] = _table()["hosts"]
-    return next(
-        (tuple(names) for known, names in hosts.items() if ("." + host).endswith(("." + known, "-" + known))), ()
-    )
+    """Return who may be reached under a host: one in the table, a subdomain, or one with a prefix such as
+    ``us-central1-``."""
+    hosts: dict[str, list[str]] = _table()["hosts"] if host else {}
+    for known, names in hosts.items():
+        if f".{host}".endswith((f".{known}", f"-{known}")):
+            return tuple(names)
+    return ()
 
 
 def parse_json(data: bytes) -> Any:
@@ -143,5 +148,6 @@ def parse_json(data: bytes) -> Any:
 
 @cache
 def cached_adapter(provider: str, model: str) -> Adapter:
-    """Return the adapter that reads requests and replies: the files of a run name few models."""
+    """Return the adapter that reads requests and replies. The cache has no limit: the cassettes of a run name few
+    models."""
     return get_adapter(f"{provider}:{model}")

@@ -187,6 +187,13 @@ def test_media_have_formats_and_documents_names(block: ImageBlock | DocumentBloc
     assert losses.count(LossKind.MEDIA) == guessed + (not named)
 
 
+def test_a_shortened_document_name_has_no_two_blanks_in_a_row() -> None:
+    """The count of a second document stands behind one blank, wherever its title is cut."""
+    document = DocumentBlock(source=BYTES, title="a" * 191 + " and more")
+    body, _ = body_of([Message.user((TextBlock(text="Look"), document, document))])
+    assert body["messages"][0]["content"][2]["document"]["name"] == "a" * 191 + " (2)"
+
+
 def test_document_names_are_unique_and_accompanied_by_text() -> None:
     """Otherwise the request is refused."""
     twice = Message.user((DocumentBlock(source=BYTES, title="???"), DocumentBlock(source=BYTES)))

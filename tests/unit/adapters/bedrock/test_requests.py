@@ -279,3 +279,22 @@ def test_bodies_of_other_vendors_are_refused() -> None:
             refused.add(model)
     assert refused & served >= {"amazon.titan-text-lite-v1"}
     assert len(refused) > 10
+
+
+def test_a_document_that_follows_an_answer_that_was_read_has_a_text() -> None:
+    """It is not in the message that was read, but in one of ours, which Converse refuses without a text."""
+    file = {"document": {"format": "pdf", "name": "my_file", "source": {"bytes": "YQ=="}}}
+    result = {"toolResult": {"toolUseId": "tooluse_1", "content": [file]}}
+    used = {"toolUse": {"toolUseId": "tooluse_1", "name": "weather", "input": {}}}
+    history = [HI, assistant(used), {"role": "user", "content": [result]}]
+    sent = return_trip({"messages": history, **TOOLS}, "mistral.pixtral-large-2502-v1:0")["messages"]
+    text = {"toolResult": {"toolUseId": "tooluse_1", "content": [{"text": "[document follows]"}]}}
+    assert sent[2]["content"] == [text, {"text": "Attached:"}, file]
+
+
+def test_a_marker_before_a_call_is_not_repeated_in_an_interrupted_result() -> None:
+    """It was read with the call, and the result is ours."""
+    used = {"toolUse": {"toolUseId": "tooluse_1", "name": "weather", "input": {}}}
+    sent = return_trip({"messages": [HI, assistant(MARKER, used), HI], **TOOLS})["messages"]
+    assert sent[1]["content"][0] == MARKER
+    assert [list(block) for block in sent[2]["content"]] == [["toolResult"], ["text"]]

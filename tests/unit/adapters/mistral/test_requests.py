@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import AdapterOptions
+from dragoman import AdapterOptions, RequestContext
 from dragoman.adapter.contract import NamedTool
 from dragoman.canonical.blocks import (
     AudioBlock,
@@ -21,7 +21,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.mistral.adapter import MistralAdapter
-from tests.unit.adapters.openai_chat.wire import encode_request, losses, reply_of, round_trip
+from tests.unit.adapters.openai_chat.wire import encode_request, handwritten_reply, losses, read, reply_of, round_trip
 
 SMALL = MistralAdapter("mistral-small-latest")
 VOICE = MistralAdapter("voxtral-small-latest")
@@ -111,6 +111,29 @@ def test_a_tools_message_names_the_tool() -> None:
     history = [Message.user("Hi"), reply_of("openai:gpt-5", [CALL]), Message.tool(CALL.id, "done")]
     answer = messages(history)[2]
     assert (answer["name"], answer["content"]) == ("weather", "done")
+
+
+def test_an_interrupted_answer_names_the_tool() -> None:
+    """It is ours, also after a call of Mistral's own: the notes on the call say nothing about it."""
+    call = {"id": "abcdefghi", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    reply = read(handwritten_reply({"content": "", "tool_calls": [call]}, "tool_calls"), SMALL)
+    answer = messages([Message.user("Hi"), reply, Message.user("Go on")])[2]
+    assert (answer["role"], answer["name"]) == ("tool", "weather")
+
+
+def test_a_tool_is_named_in_a_session_as_in_a_new_one() -> None:
+    """Earlier messages are not encoded again, but no result is separated from its call."""
+    history: list[Message] = []
+    session = RequestContext(model=str(SMALL.model_id), session_id="s")
+    for number in range(12):
+        call = CALL.model_copy(update={"id": f"{CALL.id[:-2]}{number:02}"})
+        calls = [reply_of("openai:gpt-5", [call]), reply_of("openai:gpt-5", [TextBlock(text="One moment")])]
+        for message in (Message.user("Hi"), *calls, Message.tool(call.id, "done"), Message.assistant("Sunny")):
+            history.append(message)
+            body = SMALL.to_wire(history, TOOLS, AdapterOptions(context=session)).body
+            assert body == SMALL.to_wire(history, TOOLS, AdapterOptions()).body
+    assert session.encode_cache.prefixes
+    assert body.count(b'"content":"done","name":"weather"') == 12
 
 
 def test_a_last_assistant_message_is_marked_as_prefix() -> None:

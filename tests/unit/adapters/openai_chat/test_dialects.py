@@ -168,6 +168,15 @@ def test_texts_are_joined_for_roles_without_parts() -> None:
     assert [message["content"] for message in body["messages"]] == ["a\nb", parts, "a\nb"]
 
 
+def test_neighbours_with_calls_are_one_message_with_all_calls() -> None:
+    """No call is lost where roles alternate."""
+    calls = [ToolUseBlock(id=f"{CALL_ID[:-1]}{number}", name="f") for number in (1, 2)]
+    history = [Message.user("Hi"), *(reply_of("other:any", [call]) for call in calls)]
+    history += [Message.tool(call.id, "ok") for call in calls]
+    body, _ = encode_request(history, adapter("any", alternating=True))
+    assert [len(message.get("tool_calls", ())) for message in body["messages"]] == [0, 2, 0, 0]
+
+
 def test_answers_have_names_and_media_by_dialect() -> None:
     """Some endpoints require the tool's name with its answer, and accept images in it."""
     chat = adapter_with(adapter("any", tool_name=True), supports_tool_result_media="native", supports_images="native")

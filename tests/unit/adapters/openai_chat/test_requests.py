@@ -1,5 +1,6 @@
 """Requests: what a history becomes on the wire, and how a recorded one comes back."""
 
+import json
 from typing import Any
 
 import pytest
@@ -145,6 +146,22 @@ def test_an_image_in_an_answer_follows_it() -> None:
     assert [message["role"] for message in body["messages"]] == ["user", "assistant", "tool", "user"]
     assert body["messages"][2]["content"] == "Here\n[image follows]"
     assert body["messages"][3]["content"][0]["type"] == "image_url"
+
+
+def test_a_file_in_an_answer_that_is_read_follows_it_under_a_name() -> None:
+    """The note that it had none stays with the tool's message, so the name is a loss."""
+    call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    file = {"type": "file", "file": {"file_data": "data:application/pdf;base64,JVBERi0="}}
+    history = [
+        USER,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": [file]},
+    ]
+    chat = adapter()
+    messages, tools, options = chat.from_wire_request({"model": chat.model, "messages": history}, context(chat))
+    wire = chat.to_wire(messages, tools, options)
+    assert json.loads(wire.body)["messages"][3]["content"][0]["file"]["filename"] == "document.pdf"
+    assert ("media", "a document without a title is sent under a name") in losses(wire)
 
 
 def test_a_failed_answer_keeps_its_text_and_is_a_loss() -> None:
