@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import islice
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import Loss
@@ -19,9 +19,6 @@ from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role
-
-if TYPE_CHECKING:
-    from dragoman.adapter.requests.prefix_ledger import PrefixLedger
 
 _CHUNK_ITEMS = 1024
 """The items of a chunk. A long history as one chunk would be in memory three times."""
@@ -72,8 +69,8 @@ class EncodedPrefix:
     keys: CallKeys = field(default_factory=CallKeys)
     with_prefix_note: tuple[Message, ...] = ()
     """The messages that carry a note of the prefix ledger."""
-    ledger: "PrefixLedger | None" = None
-    """The items, if signatures of the model are bound to them."""
+    ledger: Any = None
+    """The `PrefixLedger` of the items, if signatures of the model are bound to them."""
     encoder_state: Mapping[str, Any] = field(default_factory=dict)
     """The adapter's state after these messages, needed to encode later ones."""
     provider: str = ""

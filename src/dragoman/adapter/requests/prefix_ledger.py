@@ -7,15 +7,13 @@ it, with their length. The items of a cached prefix are digested, and its notes 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dragoman.adapter import wirejson
+from dragoman.adapter.facts.capabilities import ThinkingPolicy
 from dragoman.adapter.requests.encode_cache import PREFIX_NOTE, EncodedHistory, EncodedPrefix, digest, encode_chunks
 from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, ThinkingBlock
 from dragoman.canonical.message import Message
-
-if TYPE_CHECKING:
-    from dragoman.adapter.requests.request_builder import Target
 
 _FRAME_FIELDS = ("system", "instructions", "tools")
 _FREE_FIELD = "cache_control"
@@ -80,19 +78,26 @@ def is_signed(block: ContentBlock) -> bool:
 
 
 def extend_ledger(
-    shorter: EncodedPrefix, longer: EncodedPrefix, chunks: Iterable[bytes], target: "Target"
+    shorter: EncodedPrefix, longer: EncodedPrefix, chunks: Iterable[bytes], provider: str, policy: ThinkingPolicy
 ) -> PrefixLedger:
     """Return the ledger of a prefix, which has these chunks more than the shorter one."""
-    noted = _signed(longer.with_prefix_note[len(shorter.with_prefix_note) :], target)
-    return (shorter.ledger or NO_ITEMS).read(b",".join(chunks), noted)[0]
+    noted = _signed(longer.with_prefix_note[len(shorter.with_prefix_note) :], provider, policy)
+    known: PrefixLedger = shorter.ledger or NO_ITEMS
+    return known.read(b",".join(chunks), noted)[0]
 
 
 def find_void_messages(
-    frame: str, prefix: EncodedPrefix, history: EncodedHistory, uncached: Iterable[Message], target: "Target"
+    frame: str,
+    prefix: EncodedPrefix,
+    history: EncodedHistory,
+    uncached: Iterable[Message],
+    provider: str,
+    policy: ThinkingPolicy,
 ) -> tuple[PrefixLedger, list[Message]]:
     """Return the ledger of the whole list, and the signed messages before which something has changed. ``uncached``
     are the messages behind the prefix."""
-    known, noted = prefix.ledger or NO_ITEMS, list(_signed(uncached, target))
+    known: PrefixLedger = prefix.ledger or NO_ITEMS
+    noted = list(_signed(uncached, provider, policy))
     if (
         known.is_intact
         and known.frames <= {frame}
@@ -100,18 +105,17 @@ def find_void_messages(
     ):
         ledger, broken = known.read(b",".join(encode_chunks(history.new_items)), noted)
     else:
-        noted = [*_signed(prefix.with_prefix_note, target), *noted]
+        noted = [*_signed(prefix.with_prefix_note, provider, policy), *noted]
         ledger, broken = NO_ITEMS.read(b",".join(history.json_chunks()), noted)
     ids = {id(message) for message in broken}
     return ledger, [message for message in noted if id(message) in ids or _note_of(message)["frame"] != frame]
 
 
-def _signed(messages: Iterable[Message], target: "Target") -> Iterator[Message]:
+def _signed(messages: Iterable[Message], provider: str, policy: ThinkingPolicy) -> Iterator[Message]:
     """Yield the messages with signatures that the model can read."""
-    can_read = target.capabilities.thinking_policy.can_read
     for message in {id(message): message for message in messages}.values():
         raw = message.metadata.provider_raw
-        if raw and PREFIX_NOTE in raw and raw["by"] == target.provider and can_read(message.metadata.model):
+        if raw and PREFIX_NOTE in raw and raw["by"] == provider and policy.can_read(message.metadata.model):
             yield message
 
 

@@ -175,10 +175,12 @@ class RequestBuilder:
                 self.encoder_state,
                 self.provider if context.encode_cache.is_shared else "",
             )
-            if self.target.capabilities.thinking_policy.prefix_bound:
+            policy = self.target.capabilities.thinking_policy
+            if policy.prefix_bound:
                 from dragoman.adapter.requests.prefix_ledger import extend_ledger  # as below
 
-                self.prefix = replace(self.prefix, ledger=extend_ledger(shorter, self.prefix, chunks, self.target))
+                ledger = extend_ledger(shorter, self.prefix, chunks, self.provider, policy)
+                self.prefix = replace(self.prefix, ledger=ledger)
             context.encode_cache.store(self.target.cache_key, self.prefix)
         self.uncached = self.uncached[first_message:]
         return cached_turns
@@ -338,7 +340,8 @@ class RequestBuilder:
 
         Each such block is a loss. Raises ProjectionError if the options say ``strict_prefix``.
         """
-        if self._void_found is not None or not self.target.capabilities.thinking_policy.prefix_bound:
+        policy = self.target.capabilities.thinking_policy
+        if self._void_found is not None or not policy.prefix_bound:
             return bool(self._void_found)
         history = next((value for value in body.values() if isinstance(value, EncodedHistory)), None)
         if history is None:
@@ -347,7 +350,7 @@ class RequestBuilder:
         from dragoman.adapter.requests.prefix_ledger import digest_frame, find_void_messages, is_signed
 
         frame = digest_frame(body)
-        ledger, void_messages = find_void_messages(frame, self.prefix, history, self.uncached, self.target)
+        ledger, void_messages = find_void_messages(frame, self.prefix, history, self.uncached, self.provider, policy)
         self.context.prefix_note = ledger.note(frame)
         reason = f"what stood before it has changed since {self.target.model} signed it: the signature is void"
         if void_messages and self.options.strict_prefix:
