@@ -177,7 +177,7 @@ def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[
         blocks.append((block, cache_marks.with_mark(request, note) if index in marked else note))
     request.record_moved_texts(turn, thinking_first=not dialect.thinking_parts)
     pieces = encode_pieces(blocks, request.tool_id, dialect)
-    # Such an endpoint refuses calls without reasoning (docs/reference/wires/openai-chat.md, C27).
+    # Such an endpoint refuses calls without reasoning: docs/reference/wires/openai-chat.md#thinking.
     if dialect.reasoning_required and "tool_calls" in pieces and options.may_reason(request):
         pieces.setdefault(dialect.reasoning_fields[0], [""])
     encoded = encode_message(_ROLES[turn.role], pieces, raw, dialect)

@@ -1,9 +1,14 @@
 """The invariants of a history, each violation with its name. Source: docs/reference/canonical.md#invariants."""
 
+import binascii
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from dragoman.canonical import rules
 from dragoman.canonical.blocks import (
     ImageBlock,
     MediaSource,
@@ -121,3 +126,16 @@ def test_a_partial_message_is_not_checked() -> None:
 def test_blocks_of_another_version_are_no_violation() -> None:
     """This version cannot know where they belong."""
     assert check([Message.user([UnknownBlock(type="hologram")])]) == []
+
+
+@given(st.text("Aa/+9=", max_size=30))
+def test_base64_in_pieces_is_what_the_whole_is(data: str) -> None:
+    """Large data are looked at in pieces, so that other threads run meanwhile."""
+    try:
+        binascii.a2b_base64(data, strict_mode=True)
+    except ValueError:
+        expected = False
+    else:
+        expected = True
+    with patch.object(rules, "_PIECE", 8):
+        assert rules._is_base64(data) is expected
