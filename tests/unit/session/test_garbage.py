@@ -86,14 +86,27 @@ WHOLE_SESSIONS: dict[str, Any] = {
 @pytest.mark.parametrize("name", WHOLE_SESSIONS)
 def test_a_session_for_one_question_leaves_nothing_for_the_garbage_collector(name: str) -> None:
     """No part of it refers to the session: a server that makes one for each request frees it with the answer."""
-    with ScriptedProvider(*["Yes."] * 2) as provider:
+    with ScriptedProvider(*["Yes."] * 4) as provider:
         settings = WHOLE_SESSIONS[name]()
 
         def ask() -> None:
             with Session(provider.model, **settings) as session:
-                session.ask("Is it there?")
+                ask_each_way(session)
 
         assert not left_by(ask)
+
+
+@pytest.mark.parametrize("name", WHOLE_SESSIONS)
+def test_an_async_session_for_one_question_leaves_nothing_for_the_garbage_collector(name: str) -> None:
+    """The same holds in an event loop."""
+    with ScriptedProvider(*["Yes."] * 4) as provider, asyncio.Runner() as runner:
+        settings = WHOLE_SESSIONS[name]()
+
+        async def ask() -> None:
+            async with AsyncSession(provider.model, **settings) as session:
+                await ask_each_way_async(session)
+
+        assert not left_by(lambda: runner.run(ask()))
 
 
 GOVERNED = [name for name in SETTINGS if name != "tools"]
