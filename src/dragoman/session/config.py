@@ -183,7 +183,7 @@ class SessionConfig:
                 plain = client.lifetime.plain_session = cls(**client.session_settings({}), client=client)
             if "tools" not in settings:
                 return plain
-            check_settings({"tools": settings["tools"]})
+            check_settings({"tools": settings["tools"]})  # all others were checked with those of the client
             with_tools = copy(plain)
             object.__setattr__(with_tools, "tools", _keep_tools(settings["tools"]))
             return with_tools

@@ -138,7 +138,7 @@ class Conversation(Generic[TransportT]):
         self._on_swap: Callable[[str | None, Preview], object] = lambda previous, preview: None
         self._middlewares: list[Middleware] = list(reversed(tuple(config.middleware)))
         self._add_middlewares()
-        # No part of a session refers to it: what a session for one question holds is freed without the collector.
+        # No part of a session without a store refers to it, so that it is freed without the collector.
         facts: Callable[[], Mapping[str, Any]] = dict
         if config.router is not None:
             facts = partial(_route_facts, self._factory, self._history, self._policy)

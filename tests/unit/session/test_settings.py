@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from dragoman import Budget, EventBus, Limit, Limits, Pipeline, Router, ToolDefinition
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.bulk import BulkSettings, bulk
 from dragoman.client import AsyncClient, Client
 from dragoman.configuration import ClientSettings
 from dragoman.session import AsyncSession, Session, ask
-from dragoman.session.config import NewSessionSettings, QuestionSettings, TurnOptions
+from dragoman.session.config import NewSessionSettings, QuestionSettings, SessionConfig, TurnOptions
 from dragoman.session.settings import RequestOptions
 from dragoman.transport.settings import ProviderSettings
 from tests.unit.session.drivers import ANTHROPIC, SyncDriver, Wire
@@ -105,6 +106,40 @@ def test_ask_needs_no_session() -> None:
     settings = SyncDriver().session({"anthropic": wire}).providers
     assert ask(ANTHROPIC, "Which colour?", system="One word.", providers=settings).text == "Blue."
     assert wire.requests[0]["system"] == "One word."
+
+
+TOOL = ToolDefinition(name="look")
+CLIENTS: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "all that governs": {
+        "policy": Pipeline([]), "limits": Limits([Limit(requests=9)]), "events": EventBus(),
+        "budgets": [Budget(tokens=9)], "options": AdapterOptions(temperature=0), "router": Router(),
+        "providers": {"anthropic": {"api_key": "none"}},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("settings", CLIENTS.values(), ids=CLIENTS)
+@pytest.mark.parametrize("tools", [[], [TOOL], (TOOL,), iter([TOOL]), lambda context: [TOOL]])
+def test_a_session_with_tools_alone_has_the_settings_of_its_client(settings: dict[str, Any], tools: Any) -> None:
+    """They are those of a session that names all of them."""
+    client = Client(**settings)
+    tools = tools if callable(tools) else list(tools)
+    quick = SessionConfig.from_settings({"client": client, "store": None, "tools": tools})
+    assert quick == SessionConfig(**client.config.session_settings({"tools": tools}), client=client.config)
+    assert quick.tools == (tools if callable(tools) else tuple(tools))
+    assert SessionConfig.from_settings({"client": client}).tools == ()
+
+
+@pytest.mark.parametrize("tools", [None, 7, TOOL, "look", {"look": TOOL}])
+def test_what_is_no_list_of_tools_is_refused(tools: Any) -> None:
+    """With a client or without one, in the same words."""
+    words = set()
+    for client in (None, Client()):
+        with pytest.raises(ConfigurationError) as raised:
+            SessionConfig.from_settings({"client": client, "tools": tools})
+        words.add(str(raised.value))
+    assert len(words) == 1
 
 
 @pytest.mark.parametrize("setting", ["extra", "headers"])

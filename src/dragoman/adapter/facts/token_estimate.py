@@ -212,8 +212,7 @@ def measure_request(messages: Sequence[Message], tools: Sequence[ToolDefinition]
 def measure_messages(messages: Sequence[Message]) -> "RequestMeasures":
     """Return the measures of messages, which are not changed later. Of a conversation that grows, only what is new is
     measured."""
-    kept = messages.measures() if isinstance(messages, GrowingMessages) else None
-    if kept is None or not isinstance(messages, GrowingMessages):
+    if not isinstance(messages, GrowingMessages) or (kept := messages.measures()) is None:
         found = RequestMeasures()
         found.add_messages(messages)
         return found
