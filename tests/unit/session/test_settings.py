@@ -133,7 +133,7 @@ def test_a_session_with_tools_alone_has_the_settings_of_its_client(settings: dic
 
 @pytest.mark.parametrize("tools", [None, 7, TOOL, "look", {"look": TOOL}])
 def test_what_is_no_list_of_tools_is_refused(tools: Any) -> None:
-    """With a client or without one, in the same words."""
+    """The error is the same with a client and without one."""
     words = set()
     for client in (None, Client()):
         with pytest.raises(ConfigurationError) as raised:
